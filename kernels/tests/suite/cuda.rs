@@ -1,0 +1,3 @@
+//! CUDA, on the first device.
+
+crate::gpu::put_to_the_laws!(cubecl::Device::cuda(0));

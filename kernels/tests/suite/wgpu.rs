@@ -1,0 +1,3 @@
+//! WGSL, on whatever adapter wgpu finds; lavapipe serves.
+
+crate::gpu::put_to_the_laws!(cubecl::Device::wgpu(Default::default()));

@@ -1,0 +1,111 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::device::DeviceName;
+use crate::train::Resume;
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed while running; 2 command line or config; 3 data; \
+4 a stated bar was missed; 5 diverged; 130 or 143 interrupted after saving.";
+
+const TRAIN_EXAMPLES: &str = "Examples:
+  asr-train configs/digits.toml
+  asr-train configs/digits.toml --set data.train=my/train.jsonl --set data.dev=my/dev.jsonl --out runs/mine
+  asr-train check configs/digits.toml
+  asr-train doctor
+
+A manifest is a file of JSON lines, one recording each:
+  {\"audio_filepath\": \"clips/a.flac\", \"duration\": 2.1, \"text\": \"three seven oh nine\"}
+";
+
+const EVAL_EXAMPLES: &str = "Examples:
+  asr-eval runs/digits
+  asr-eval runs/digits --manifest my/test.jsonl --max-wer 5
+";
+
+/// Train a speech recogniser from recordings and transcripts.
+///
+/// CONFIG is a TOML file: one file is one run. Without a terminal, progress comes as plain lines.
+#[derive(Debug, Parser)]
+#[command(name = "asr-train", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = EXIT_CODES, after_long_help = format!("{TRAIN_EXAMPLES}\n{EXIT_CODES}"))]
+pub(super) struct TrainArgs {
+    #[command(subcommand)]
+    pub command: Option<TrainCommand>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TrainCommand {
+    /// Validate a config and its data; train nothing.
+    Check(CheckArgs),
+    /// List the devices of this build and this machine, and test CTC on each.
+    Doctor,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// The run's TOML file.
+    #[arg(required = true)]
+    pub config: Option<PathBuf>,
+    /// Override a config value, such as optim.learning_rate=5e-4; paths are then relative to the
+    /// working directory.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Where the run goes [default: train.out, or runs/ and the config's name].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with the run in the output directory (auto), refuse to (never), or start from the
+    /// checkpoint or run at PATH.
+    #[arg(long, value_name = "auto|never|PATH", default_value = "auto")]
+    pub resume: Resume,
+    /// The device: auto, cpu, wgpu[:i], vulkan[:i] or cuda[:i]; see `asr-train doctor`.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: DeviceName,
+    /// Show nothing but errors and the result.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// The run's TOML file.
+    pub config: PathBuf,
+    /// Override a config value, as in training.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Show nothing but errors and the result.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// Measure a trained recogniser, and fail a CI job if it is not good enough.
+///
+/// Prints a line for each set in Kaldi's form, and writes hyp.trn, ref.trn, per_utt.csv and
+/// results.json for each into eval/SET of the output directory.
+#[derive(Debug, Parser)]
+#[command(name = "asr-eval", version)]
+#[command(after_help = EXIT_CODES, after_long_help = format!("{EVAL_EXAMPLES}\n{EXIT_CODES}"))]
+pub(super) struct EvalArgs {
+    /// A run directory (its best checkpoint is taken) or a checkpoint directory.
+    #[arg(value_name = "RUN|CHECKPOINT")]
+    pub run: PathBuf,
+    /// What to measure on, instead of the config's data.test; may be given several times.
+    #[arg(long = "manifest", value_name = "FILE")]
+    pub manifests: Vec<PathBuf>,
+    /// The device: auto, cpu, wgpu[:i], vulkan[:i] or cuda[:i]; see `asr-train doctor`.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: DeviceName,
+    /// Where eval/SET goes [default: the run directory].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Exit with 4 if the word error rate of any set is above this percentage.
+    #[arg(long, value_name = "PERCENT")]
+    pub max_wer: Option<f64>,
+    /// Show nothing but errors and the result.
+    #[arg(long)]
+    pub quiet: bool,
+}

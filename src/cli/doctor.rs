@@ -1,0 +1,35 @@
+//! `asr-train doctor`.
+
+use super::failure::{Failure, RUNNING};
+use crate::device::Api;
+use crate::doctor::{Answer, examine};
+
+pub(super) fn run() -> Result<(), Failure> {
+    let answers = examine();
+    let mut is_cpu_good = false;
+    for (name, answer) in &answers {
+        match answer {
+            Answer::Found(found) => {
+                println!("{name:<9} {} ({})", found.name, found.driver);
+                if let Some(bytes) = found.memory_bytes {
+                    println!("          memory {:.1} GiB", bytes as f64 / f64::from(1 << 30));
+                }
+                if let (Some(bytes), Some(labels)) = (found.shared_memory_bytes, found.max_shared_labels) {
+                    println!("          shared memory {bytes} bytes: CTC targets up to {labels} labels stay in it, longer ones use global memory");
+                }
+                match found.ctc_error {
+                    Some(error) if found.passes() => println!("          CTC self-test passed, largest error {error:.1e}"),
+                    Some(error) => println!("          CTC self-test FAILED, largest error {error:.1e}: do not train on it"),
+                    None => println!("          CTC self-test FAILED with values that are not finite: do not train on it"),
+                }
+                is_cpu_good |= name.to_string() == "cpu" && found.passes();
+            }
+            Answer::Missing(reason) => println!("{name:<9} none: {reason}"),
+            Answer::Crashed(reason) => println!("{name:<9} unusable: {reason}"),
+        }
+    }
+    for api in Api::ALL.into_iter().filter(|api| !api.is_compiled_in()) {
+        println!("{:<9} not in this build (cargo build --release --features {api})", api.to_string());
+    }
+    if is_cpu_good { Ok(()) } else { Err(Failure::new(RUNNING, anyhow::anyhow!("the CPU fails the CTC self-test"))) }
+}

@@ -1,0 +1,123 @@
+//! Errors and the exit codes that scripts branch on.
+
+use crate::config::{ConfigError, InvalidConfig};
+use crate::data::DataError;
+use crate::device::DeviceError;
+use crate::eval::EvalError;
+use crate::policy::CheckpointError;
+use crate::prepare::PrepareError;
+use crate::schedule::ScheduleError;
+use crate::train::TrainError;
+
+/// Failed while running.
+pub(super) const RUNNING: u8 = 1;
+/// The command line or the config is wrong.
+pub(super) const USAGE: u8 = 2;
+/// The data is wrong.
+pub(super) const DATA: u8 = 3;
+/// A stated bar was missed.
+pub(super) const MISSED: u8 = 4;
+/// The loss was lost.
+pub(super) const DIVERGED: u8 = 5;
+
+/// How a command ends other than well.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// What to say; nothing where all is said.
+    pub error: Option<anyhow::Error>,
+}
+
+impl Failure {
+    pub fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
+        Self { code, error: Some(error.into()) }
+    }
+
+    /// Ends with `code` and no further word.
+    pub fn silent(code: u8) -> Self {
+        Self { code, error: None }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(RUNNING, error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(USAGE, error)
+    }
+}
+
+impl From<InvalidConfig> for Failure {
+    fn from(error: InvalidConfig) -> Self {
+        Self::new(USAGE, error)
+    }
+}
+
+impl From<ScheduleError> for Failure {
+    fn from(error: ScheduleError) -> Self {
+        Self::new(USAGE, error)
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        Self::new(USAGE, error)
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        let code = if matches!(error, DataError::Loader(_)) { RUNNING } else { DATA };
+        Self::new(code, error)
+    }
+}
+
+impl From<PrepareError> for Failure {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Data(error) => error.into(),
+            other => Self::new(DATA, other),
+        }
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        let code = if matches!(error, CheckpointError::Missing(_)) { USAGE } else { RUNNING };
+        Self::new(code, error)
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        match error {
+            TrainError::Config(error) => error.into(),
+            TrainError::Invalid(error) => error.into(),
+            TrainError::Schedule(error) => error.into(),
+            TrainError::Prepare(error) => error.into(),
+            TrainError::Data(error) => error.into(),
+            TrainError::Checkpoint(error) => error.into(),
+            error @ (TrainError::Exists(_) | TrainError::OtherConfig { .. } | TrainError::Output { .. }) => {
+                Self::new(USAGE, error)
+            }
+            error @ TrainError::Diverged { .. } => Self::new(DIVERGED, error),
+            error => Self::new(RUNNING, error),
+        }
+    }
+}
+
+impl From<EvalError> for Failure {
+    fn from(error: EvalError) -> Self {
+        match error {
+            EvalError::Checkpoint(error) => error.into(),
+            EvalError::Data(error) => error.into(),
+            error @ EvalError::NoManifest => Self::new(USAGE, error),
+            error => Self::new(RUNNING, error),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The two commands: what was typed, what it means, what it exits with.
+//!
+//! Results go to stdout, everything else to stderr. A program that fails says so in one line.
+
+mod args;
+mod check;
+mod doctor;
+mod eval;
+mod failure;
+mod train;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use burn::tensor::Device;
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::device::{DeviceName, open_gpu};
+use crate::doctor::PROBE;
+use crate::progress::Screen;
+
+use args::{EvalArgs, TrainArgs, TrainCommand};
+use failure::Failure;
+
+/// `asr-train`.
+pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(code) = answer_probe(&args) {
+        return code;
+    }
+    let args = match TrainArgs::try_parse_from(args) {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    let result = match args.command {
+        Some(TrainCommand::Doctor) => doctor::run(),
+        Some(TrainCommand::Check(check)) => check::run(&check),
+        None => train::run(&args.run),
+    };
+    finish("asr-train", result)
+}
+
+/// `asr-eval`.
+pub fn run_eval(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(code) = answer_probe(&args) {
+        return code;
+    }
+    match EvalArgs::try_parse_from(args) {
+        Ok(args) => finish("asr-eval", eval::run(&args)),
+        Err(error) => usage(&error),
+    }
+}
+
+fn finish(program: &str, result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(error) = &failure.error {
+                eprintln!("{program}: {error:#}");
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// clap's own message; help and version are no errors.
+fn usage(error: &clap::Error) -> ExitCode {
+    // A closed stdout is not worth a second error.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(failure::USAGE) } else { ExitCode::SUCCESS }
+}
+
+/// Plays the child of `doctor` when called as such.
+fn answer_probe(args: &[OsString]) -> Option<ExitCode> {
+    if args.get(1)? != PROBE {
+        return None;
+    }
+    let name = args.get(2).and_then(|name| name.to_str()).and_then(|name| name.parse().ok())?;
+    let answer = crate::doctor::probe(name);
+    println!("{}", serde_json::to_string(&answer).expect("an answer is plain data"));
+    Some(ExitCode::SUCCESS)
+}
+
+/// Logs to stderr, past the progress bar; `RUST_LOG` chooses what.
+fn start_logging(screen: &Screen, is_quiet: bool) {
+    let level = if is_quiet { "error" } else { "warn,asr=info" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .without_time()
+        .with_ansi(crate::progress::is_colour_welcome())
+        .with_writer(screen.log_writer());
+    // A test may have installed one already.
+    let _ = subscriber.try_init();
+}
+
+/// Opens what `--device` names, after asking in a child process whether it survives.
+fn open_device(name: DeviceName) -> Result<(Device, String), Failure> {
+    let chosen = if name == DeviceName::Auto { crate::doctor::choose() } else { name };
+    let device = match chosen {
+        DeviceName::Auto | DeviceName::Cpu => Device::flex(),
+        DeviceName::Gpu { api, index } => open_gpu(api, index)?,
+    };
+    Ok((device, chosen.to_string()))
+}

@@ -1,0 +1,214 @@
+//! One TOML file is one run.
+//!
+//! Every section is the config of the component that uses it, defined beside that component;
+//! this module only gathers them, makes paths absolute and checks what spans two sections.
+
+pub mod load;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::data::{DataConfig, DataError};
+use crate::features::{FeatureError, LogMelConfig, SpecAugmentConfig};
+use crate::model::{ModelConfig, ModelConfigError};
+use crate::optim::{OptimConfig, OptimConfigError};
+use crate::schedule::ScheduleConfig;
+
+pub use load::ConfigError;
+
+/// A whole run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunConfig {
+    /// The run's length, seed and rhythm.
+    pub train: TrainConfig,
+    /// Recordings, transcripts and batches.
+    pub data: DataConfig,
+    /// Log-mel features.
+    pub features: LogMelConfig,
+    /// Masks on training features.
+    pub spec_augment: SpecAugmentConfig,
+    /// The acoustic model.
+    pub model: ModelConfig,
+    /// The optimiser.
+    pub optim: OptimConfig,
+    /// The learning rate over the run.
+    pub schedule: ScheduleConfig,
+}
+
+/// The run's length, seed and rhythm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Where the run goes, unless `--out` says otherwise; relative to the working directory.
+    /// Empty: `runs/` and the config file's name.
+    pub out: String,
+    /// Of every random choice: weights, batches, masks, dropout.
+    pub seed: u64,
+    /// Passes over the training set.
+    pub epochs: usize,
+    /// Ends the run earlier, at this many optimiser steps; 0 does not.
+    pub max_steps: usize,
+    /// Steps between lines of metrics.
+    pub log_every: usize,
+    /// Epochs between validations, each of which saves a checkpoint.
+    pub validate_every: usize,
+    /// Reference/hypothesis pairs shown at each validation.
+    pub show_pairs: usize,
+    /// Utterances too short for their transcripts are left out; more than this percentage of
+    /// them stops the run before it starts.
+    pub max_infeasible_percent: f64,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            out: String::new(),
+            seed: 1,
+            epochs: 50,
+            max_steps: 0,
+            log_every: 20,
+            validate_every: 1,
+            show_pairs: 2,
+            max_infeasible_percent: 10.0,
+        }
+    }
+}
+
+/// A config whose parts are well-formed and yet cannot run.
+#[derive(Debug, Error)]
+pub enum InvalidConfig {
+    /// The model's sizes.
+    #[error(transparent)]
+    Model(#[from] ModelConfigError),
+    /// The optimiser's settings.
+    #[error(transparent)]
+    Optim(#[from] OptimConfigError),
+    /// The features' settings.
+    #[error(transparent)]
+    Features(#[from] FeatureError),
+    /// The data's settings.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A count of the loop that must be positive.
+    #[error("train.{0} must be at least 1, not 0")]
+    Zero(&'static str),
+    /// Nothing to train on, or nothing to validate on.
+    #[error("data.{0} lists no manifest: give at least one JSON-lines file, in the config or with --set data.{0}=FILE")]
+    NoManifest(&'static str),
+}
+
+impl RunConfig {
+    /// Reads `path`, applies `--set` overrides, and makes manifest paths absolute: relative to
+    /// the config file, or to the working directory where `--set` gave them.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with file, line and key.
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Self, ConfigError> {
+        let loaded = load::load::<Self>(path, overrides)?;
+        let mut config = loaded.value;
+        let beside_config = path.parent().unwrap_or(Path::new("")).to_owned();
+        for (key, manifests) in [
+            ("data.train", &mut config.data.train),
+            ("data.dev", &mut config.data.dev),
+            ("data.test", &mut config.data.test),
+        ] {
+            let base = if loaded.overridden.contains(key) { Path::new("") } else { &beside_config };
+            for manifest in manifests {
+                *manifest = absolute(&base.join(&*manifest));
+            }
+        }
+        Ok(config)
+    }
+
+    /// Refuses what cannot train.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidConfig`], naming key and value.
+    pub fn validate(&self) -> Result<(), InvalidConfig> {
+        self.model.validate()?;
+        self.optim.validate()?;
+        self.features.validate()?;
+        self.data.validate()?;
+        let counts = [
+            ("epochs", self.train.epochs),
+            ("log_every", self.train.log_every),
+            ("validate_every", self.train.validate_every),
+        ];
+        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(InvalidConfig::Zero(key));
+        }
+        for (key, manifests) in [("train", &self.data.train), ("dev", &self.data.dev)] {
+            if manifests.is_empty() {
+                return Err(InvalidConfig::NoManifest(key));
+            }
+        }
+        Ok(())
+    }
+
+    /// The resolved config as TOML, as saved with every run.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if a value has no TOML form.
+    pub fn to_toml(&self) -> Result<String, ConfigError> {
+        load::to_toml_string(self)
+    }
+
+    /// Reads a config that a run saved; `path` is only for messages.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with file, line and key.
+    pub fn from_saved(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        Ok(load::parse::<Self>(path, text, &[])?.value)
+    }
+}
+
+/// Absolute without touching the file, so that a missing one is still named as the user meant it.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str, overrides: &[&str]) -> Result<RunConfig, ConfigError> {
+        let sandbox = tempfile::tempdir().unwrap();
+        std::fs::create_dir(sandbox.path().join("configs")).unwrap();
+        let path = sandbox.path().join("configs/run.toml");
+        std::fs::write(&path, text).unwrap();
+        let overrides: Vec<String> = overrides.iter().map(|s| s.to_string()).collect();
+        RunConfig::load(&path, &overrides)
+    }
+
+    #[test]
+    fn manifests_are_relative_to_the_config_and_set_ones_to_the_working_directory() {
+        let text = "[data]\ntrain = [\"../data/a.jsonl\"]\ndev = [\"b.jsonl\"]\n";
+        let config = load(text, &["data.dev=c.jsonl"]).unwrap();
+        assert!(config.data.train[0].ends_with("configs/../data/a.jsonl"));
+        assert!(config.data.train[0].is_absolute());
+        assert_eq!(config.data.dev[0], std::env::current_dir().unwrap().join("c.jsonl"));
+    }
+
+    #[test]
+    fn a_resolved_config_reads_back_as_itself() {
+        let mut config = RunConfig::default();
+        config.data.train = vec![PathBuf::from("/tmp/a.jsonl")];
+        let text = config.to_toml().unwrap();
+        assert_eq!(RunConfig::from_saved(Path::new("saved"), &text).unwrap(), config);
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_by_key() {
+        let mut config = RunConfig::default();
+        assert!(config.validate().unwrap_err().to_string().contains("data.train"));
+        config.train.epochs = 0;
+        assert_eq!(config.validate().unwrap_err().to_string(), "train.epochs must be at least 1, not 0");
+    }
+}

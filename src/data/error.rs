@@ -1,0 +1,133 @@
+//! Faults of the data as a whole. All of them are the user's to mend, so each lists places.
+
+use std::path::PathBuf;
+
+use super::ManifestError;
+use crate::audio::AudioError;
+use crate::features::FeatureError;
+use crate::tokens::UnknownCharacters;
+
+/// Problems shown of a longer list.
+const SHOWN: usize = 10;
+
+/// One broken utterance.
+#[derive(Debug)]
+pub struct Problem {
+    /// The manifest.
+    pub manifest: PathBuf,
+    /// Its line, counted from 1.
+    pub line: usize,
+    /// The utterance.
+    pub id: String,
+    /// What is wrong, with the way out.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(
+            f,
+            "{}:{}: utterance {:?}: {}",
+            self.manifest.display(),
+            self.line,
+            self.id,
+            self.reason
+        )
+    }
+}
+
+fn list(problems: &[Problem]) -> String {
+    let mut text: String = problems
+        .iter()
+        .take(SHOWN)
+        .map(|problem| format!("\n  {problem}"))
+        .collect();
+    if problems.len() > SHOWN {
+        text.push_str(&format!("\n  and {} more", problems.len() - SHOWN));
+    }
+    text
+}
+
+/// Why there is no usable data.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// A manifest is wrong.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// Utterances are broken.
+    #[error("{} of {total} utterances cannot be used:{}", problems.len(), list(problems))]
+    Broken {
+        /// All of them; the message shows ten.
+        problems: Vec<Problem>,
+        /// Utterances looked at.
+        total: usize,
+    },
+    /// Nothing is left.
+    #[error("no utterance is left of {total}: {reasons}")]
+    NothingLeft {
+        /// Utterances looked at.
+        total: usize,
+        /// Why they were dropped, with counts.
+        reasons: String,
+    },
+    /// An utterance is longer than a batch may be.
+    #[error(
+        "utterance {id:?} pads to {padded_s:.2} s (at its slowest speed) but data.batch_s is {batch_s}; raise data.batch_s or lower data.max_duration_s"
+    )]
+    LongerThanBatch {
+        /// The longest utterance.
+        id: String,
+        /// Its padded length.
+        padded_s: f64,
+        /// The bound.
+        batch_s: f64,
+    },
+    /// A setting has no meaning.
+    #[error("data.{key} = {value}: {reason}")]
+    Config {
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What it has to be.
+        reason: String,
+    },
+    /// The features' settings have no meaning.
+    #[error(transparent)]
+    Features(#[from] FeatureError),
+    /// Transcripts hold characters the model cannot spell.
+    #[error(
+        "{utterances} utterances hold {unknown}; correct the transcripts, or set data.normalizer = \"basic\"; first: {first}"
+    )]
+    UnknownCharacters {
+        /// How many utterances.
+        utterances: usize,
+        /// Which characters, with counts.
+        unknown: UnknownCharacters,
+        /// Place of the first.
+        first: String,
+    },
+    /// A recording that was sound when surveyed is not any more.
+    #[error("utterance {id:?}: {source}")]
+    Audio {
+        /// The utterance.
+        id: String,
+        /// What is wrong.
+        source: AudioError,
+    },
+    /// A recording changed its length since the survey.
+    #[error(
+        "utterance {id:?}: the recording has {found} samples but had {surveyed} when the data was checked; do not change recordings during a run"
+    )]
+    Changed {
+        /// The utterance.
+        id: String,
+        /// Samples at the survey.
+        surveyed: usize,
+        /// Samples at the second look.
+        found: usize,
+    },
+    /// The thread that prepares batches could not start, or died by a fault of ours.
+    #[error("the thread that prepares batches failed: {0}")]
+    Loader(String),
+}

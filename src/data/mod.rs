@@ -1,0 +1,24 @@
+//! From manifests to batches: what the utterances are ([`manifest`]), whether their audio keeps its
+//! promises ([`mod@survey`]), how they are spelt ([`dataset`]), in which order they come ([`sampler`]) and
+//! how they are made ready while the device computes ([`loader`]).
+//!
+//! Whatever is left out is counted with its reason; what is broken stops the run before it starts.
+
+pub mod batch;
+mod config;
+pub mod dataset;
+mod error;
+pub mod loader;
+pub mod manifest;
+mod random;
+pub mod sampler;
+pub mod survey;
+
+pub use batch::Batch;
+pub use config::{DataConfig, DurationMismatch, EmptyText};
+pub use dataset::{Dataset, Item};
+pub use error::{DataError, Problem};
+pub use loader::{EvalLoader, TrainLoader};
+pub use manifest::{ManifestError, Utterance};
+pub use sampler::{Cursor, EpochPlan, PlannedBatch, Sampler};
+pub use survey::{DropReason, Dropped, Survey, Surveyed, survey};

@@ -1,0 +1,380 @@
+//! The check before training: every recording is decoded once, in parallel, and measured. What is
+//! broken is collected, all of it, and stops the run; what is merely unwanted (too short, too long, an
+//! empty transcript) is dropped, with its reason, its count and its hours.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
+use super::{DataConfig, DataError, DurationMismatch, EmptyText, Problem, Utterance};
+use crate::audio;
+
+/// A manifest's duration may be this far off, or this share of it: manifests round.
+const DURATION_TOLERANCE_S: f64 = 0.1;
+const DURATION_TOLERANCE: f64 = 0.01;
+
+/// An utterance whose audio was decoded and measured.
+#[derive(Clone, Debug)]
+pub struct Surveyed {
+    /// The line of the manifest.
+    pub utterance: Utterance,
+    /// The transcript after `data.normalizer`.
+    pub text: String,
+    /// Samples at the features' rate.
+    pub num_samples: usize,
+    /// Length of the audio.
+    pub duration_s: f64,
+    /// The samples, while the cache has room.
+    pub samples: Option<Arc<[f32]>>,
+}
+
+/// Why an utterance is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DropReason {
+    /// Shorter than `data.min_duration_s`.
+    TooShort,
+    /// Longer than `data.max_duration_s`.
+    TooLong,
+    /// The transcript is empty and `data.empty_text` is `"drop"`.
+    EmptyText,
+    /// Fewer frames leave the model than its transcript needs.
+    Infeasible,
+}
+
+impl std::fmt::Display for DropReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            DropReason::TooShort => "shorter than data.min_duration_s",
+            DropReason::TooLong => "longer than data.max_duration_s",
+            DropReason::EmptyText => "empty transcript",
+            DropReason::Infeasible => "too few frames to spell its transcript",
+        })
+    }
+}
+
+/// An utterance that is not used.
+#[derive(Clone, Debug)]
+pub struct Dropped {
+    /// The line of the manifest.
+    pub utterance: Utterance,
+    /// Why.
+    pub reason: DropReason,
+    /// Length of the audio.
+    pub duration_s: f64,
+}
+
+/// What the utterances of one split are.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// In the order of the manifests.
+    pub kept: Vec<Surveyed>,
+    /// In the order of the manifests.
+    pub dropped: Vec<Dropped>,
+    /// Durations that disagree with the audio (only with `data.duration_mismatch = "warn"`).
+    pub duration_mismatches: usize,
+}
+
+impl Survey {
+    /// Seconds of audio kept.
+    pub fn kept_s(&self) -> f64 {
+        self.kept.iter().map(|utterance| utterance.duration_s).sum()
+    }
+
+    /// Count and seconds of what was dropped, by reason.
+    pub fn dropped_by_reason(&self) -> BTreeMap<DropReason, (usize, f64)> {
+        by_reason(&self.dropped)
+    }
+}
+
+/// Count and seconds by reason.
+pub fn by_reason(dropped: &[Dropped]) -> BTreeMap<DropReason, (usize, f64)> {
+    let mut reasons: BTreeMap<DropReason, (usize, f64)> = BTreeMap::new();
+    for utterance in dropped {
+        let (count, seconds) = reasons.entry(utterance.reason).or_default();
+        *count += 1;
+        *seconds += utterance.duration_s;
+    }
+    reasons
+}
+
+enum Outcome {
+    Kept(Surveyed, bool),
+    Dropped(Dropped),
+    Broken(Problem),
+}
+
+/// Decodes and measures `utterances`; `progress` is told each finished one, from any thread.
+///
+/// # Errors
+/// [`DataError::Broken`] with every broken utterance; [`DataError::NothingLeft`] when all were dropped.
+pub fn survey(
+    utterances: Vec<Utterance>,
+    config: &DataConfig,
+    sample_rate_hz: u32,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Survey, DataError> {
+    config.validate()?;
+    let total = utterances.len();
+    let cache_left = AtomicUsize::new((config.cache_audio_mb << 20) / size_of::<f32>());
+    let outcomes: Vec<Outcome> = utterances
+        .into_par_iter()
+        .map(|utterance| {
+            let outcome = look(utterance, config, sample_rate_hz, &cache_left);
+            progress();
+            outcome
+        })
+        .collect();
+
+    let mut found = Survey::default();
+    let mut problems = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Kept(surveyed, mismatch) => {
+                found.duration_mismatches += usize::from(mismatch);
+                found.kept.push(surveyed);
+            }
+            Outcome::Dropped(dropped) => found.dropped.push(dropped),
+            Outcome::Broken(problem) => problems.push(problem),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(DataError::Broken { problems, total });
+    }
+    if found.kept.is_empty() {
+        return Err(DataError::NothingLeft {
+            total,
+            reasons: summary(&found.dropped),
+        });
+    }
+    Ok(found)
+}
+
+/// `3 shorter than data.min_duration_s (0.00 h), ...`.
+pub fn summary(dropped: &[Dropped]) -> String {
+    let reasons = by_reason(dropped);
+    let parts = reasons
+        .iter()
+        .map(|(reason, (count, s))| format!("{count} {reason} ({:.2} h)", s / 3_600.0));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn look(
+    utterance: Utterance,
+    config: &DataConfig,
+    rate_hz: u32,
+    cache_left: &AtomicUsize,
+) -> Outcome {
+    let text = config.normalizer.normalize(&utterance.text);
+    let broken = |utterance: &Utterance, reason: String| {
+        Outcome::Broken(Problem {
+            manifest: utterance.manifest.to_path_buf(),
+            line: utterance.line,
+            id: utterance.id.clone(),
+            reason,
+        })
+    };
+    if text.trim().is_empty() && config.empty_text == EmptyText::Error {
+        let reason = "its transcript is empty; set data.empty_text to \"keep\" or \"drop\", or write what is said";
+        return broken(&utterance, reason.into());
+    }
+    let waveform = match read(&utterance, config, rate_hz) {
+        Ok(waveform) => waveform,
+        Err(error) => return broken(&utterance, error.to_string()),
+    };
+    let duration_s = waveform.duration_s();
+    let claimed = utterance.duration_s.filter(|claimed| {
+        (claimed - duration_s).abs() > DURATION_TOLERANCE_S.max(DURATION_TOLERANCE * duration_s)
+    });
+    if let (Some(claimed), DurationMismatch::Error) = (claimed, config.duration_mismatch) {
+        let path = utterance.audio_path.display();
+        return broken(
+            &utterance,
+            format!(
+                "the manifest says {claimed} s but {path} has {duration_s:.3} s; correct the manifest, or set data.duration_mismatch = \"warn\""
+            ),
+        );
+    }
+    let reason = if duration_s < config.min_duration_s {
+        Some(DropReason::TooShort)
+    } else if duration_s > config.max_duration_s {
+        Some(DropReason::TooLong)
+    } else if text.trim().is_empty() && config.empty_text == EmptyText::Drop {
+        Some(DropReason::EmptyText)
+    } else {
+        None
+    };
+    if let Some(reason) = reason {
+        return Outcome::Dropped(Dropped {
+            utterance,
+            reason,
+            duration_s,
+        });
+    }
+    let num_samples = waveform.samples.len();
+    let take = |left: usize| left.checked_sub(num_samples);
+    let cached = cache_left
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+        .is_ok();
+    let samples = cached.then(|| waveform.samples.into());
+    Outcome::Kept(
+        Surveyed {
+            utterance,
+            text,
+            num_samples,
+            duration_s,
+            samples,
+        },
+        claimed.is_some(),
+    )
+}
+
+/// The audio of an utterance. A duration without an offset is a claim about the whole recording; with
+/// one it bounds the segment.
+pub(super) fn read(
+    utterance: &Utterance,
+    config: &DataConfig,
+    rate_hz: u32,
+) -> Result<audio::Waveform, audio::AudioError> {
+    let duration_s = utterance.offset_s.and(utterance.duration_s);
+    audio::read(
+        &utterance.audio_path,
+        utterance.offset_s,
+        duration_s,
+        &config.read_options(rate_hz),
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::audio::tests::{Scratch, tone};
+    use crate::data::manifest;
+
+    /// Recordings of these lengths (in samples) and transcripts, and their manifest.
+    pub(crate) fn corpus(scratch: &Scratch, parts: &[(usize, &str)]) -> Vec<Utterance> {
+        let mut text = String::new();
+        for (i, (len, transcript)) in parts.iter().enumerate() {
+            let noise = (0..*len).map(|n| ((n * 7_919 + i * 104_729) % 1_000) as f32 / 4_000.0);
+            let samples: Vec<f32> = tone(150.0 + 40.0 * i as f64, 16_000, *len)
+                .iter()
+                .zip(noise)
+                .map(|(a, b)| a * 0.5 + b)
+                .collect();
+            scratch.wav(&format!("u{i}.wav"), 16_000, &[&samples]);
+            let line = serde_json::json!({"audio_filepath": format!("u{i}.wav"), "text": transcript, "duration": *len as f64 / 16_000.0});
+            text += &format!("{line}\n");
+        }
+        manifest::read(&scratch.write("m.jsonl", text.as_bytes())).unwrap()
+    }
+
+    fn run(utterances: Vec<Utterance>, config: &DataConfig) -> Result<Survey, DataError> {
+        survey(utterances, config, 16_000, &|| {})
+    }
+
+    #[test]
+    fn unwanted_utterances_are_dropped_with_reason_count_and_seconds() {
+        let scratch = Scratch::new("survey-drop");
+        let utterances = corpus(
+            &scratch,
+            &[(800, "a"), (8_000, "b"), (32_000, "c"), (8_000, " ")],
+        );
+        let config = DataConfig {
+            max_duration_s: 1.0,
+            empty_text: EmptyText::Drop,
+            ..DataConfig::default()
+        };
+        let survey = run(utterances.clone(), &config).unwrap();
+        assert_eq!(survey.kept.len(), 1);
+        assert_eq!((survey.kept[0].num_samples, survey.kept_s()), (8_000, 0.5));
+        let reasons: Vec<_> = survey.dropped_by_reason().into_iter().collect();
+        assert_eq!(
+            reasons,
+            [
+                (DropReason::TooShort, (1, 0.05)),
+                (DropReason::TooLong, (1, 2.0)),
+                (DropReason::EmptyText, (1, 0.5))
+            ]
+        );
+        let nothing = run(
+            utterances,
+            &DataConfig {
+                min_duration_s: 5.0,
+                max_duration_s: 9.0,
+                ..config
+            },
+        )
+        .unwrap_err();
+        assert!(
+            nothing
+                .to_string()
+                .contains("4 shorter than data.min_duration_s"),
+            "{nothing}"
+        );
+    }
+
+    #[test]
+    fn every_broken_utterance_is_listed_with_its_place() {
+        let scratch = Scratch::new("survey-broken");
+        let mut utterances = corpus(&scratch, &[(8_000, "a"); 15]);
+        for i in 1..14 {
+            scratch.write(&format!("u{i}.wav"), b"");
+        }
+        std::fs::remove_file(scratch.0.join("u14.wav")).unwrap();
+        utterances[0].duration_s = Some(0.7);
+        let error = run(utterances.clone(), &DataConfig::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("15 of 15 utterances") && text.contains("and 5 more"),
+            "{text}"
+        );
+        assert!(
+            text.contains("m.jsonl:1: utterance \"u0\": the manifest says 0.7 s"),
+            "{text}"
+        );
+        assert!(
+            text.contains("m.jsonl:2: utterance \"u1\"") && text.contains("0 bytes"),
+            "{text}"
+        );
+        let DataError::Broken { problems, .. } = error else {
+            panic!()
+        };
+        assert_eq!(
+            problems.iter().map(|p| p.line).collect::<Vec<_>>(),
+            (1..=15).collect::<Vec<_>>()
+        );
+
+        let warn = DataConfig {
+            duration_mismatch: DurationMismatch::Warn,
+            ..DataConfig::default()
+        };
+        let survey = run(utterances[..1].to_vec(), &warn).unwrap();
+        assert_eq!(
+            (survey.duration_mismatches, survey.kept[0].duration_s),
+            (1, 0.5)
+        );
+    }
+
+    #[test]
+    fn the_cache_never_exceeds_its_budget() {
+        let scratch = Scratch::new("survey-cache");
+        let utterances = corpus(&scratch, &[(160_000, "a"), (160_000, "b"), (4_000, "c")]);
+        let cached = |mb| {
+            let config = DataConfig {
+                cache_audio_mb: mb,
+                ..DataConfig::default()
+            };
+            let survey = run(utterances.clone(), &config).unwrap();
+            survey
+                .kept
+                .iter()
+                .filter_map(|u| u.samples.as_ref())
+                .map(|s| s.len())
+                .sum::<usize>()
+        };
+        assert_eq!(cached(0), 0);
+        assert!(cached(1) <= 1 << 18 && cached(1) >= 160_000);
+        assert_eq!(cached(16), 324_000);
+    }
+}

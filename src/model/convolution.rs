@@ -1,0 +1,57 @@
+//! The convolution module of a Conformer: pointwise, GLU, depth-wise, norm, SiLU, pointwise.
+
+use burn::module::{Initializer, Module, Param};
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{Device, Tensor, activation::{sigmoid, silu}};
+
+use super::ModelConfig;
+use super::batch_norm::MaskedBatchNorm;
+use super::depthwise::{Geometry, depthwise_conv};
+use super::mask::Mask;
+
+#[derive(Module, Debug)]
+pub(super) struct ConvolutionModule {
+    pointwise_conv1: Linear,
+    depthwise_taps: Param<Tensor<3>>,
+    depthwise_bias: Param<Tensor<1>>,
+    norm: MaskedBatchNorm,
+    pointwise_conv2: Linear,
+}
+
+impl ConvolutionModule {
+    pub fn new(config: &ModelConfig, device: &Device) -> Self {
+        let d = config.hidden_size;
+        let uniform = fan_in_uniform(config.conv_kernel);
+        Self {
+            pointwise_conv1: LinearConfig::new(d, 2 * d).init(device),
+            depthwise_taps: uniform.init([config.conv_kernel, 1, d], device),
+            depthwise_bias: uniform.init([d], device),
+            norm: MaskedBatchNorm::new(d, device),
+            pointwise_conv2: LinearConfig::new(d, d).init(device),
+        }
+    }
+
+    /// `[B, T, D]` to `[B, T, D]`. Padded frames are zeroed before the convolution over time,
+    /// so they look to it like the zeros beyond an unpadded utterance.
+    pub fn forward(&self, hidden: Tensor<3>, mask: &Mask) -> Tensor<3> {
+        let [b, t, d] = hidden.dims();
+        let [kernel, _, _] = self.depthwise_taps.dims();
+        let gated = self.pointwise_conv1.forward(hidden);
+        let [value, gate] = [0, 1].map(|half| gated.clone().narrow(2, half * d, d));
+        let valid = value * sigmoid(gate) * mask.frames.clone();
+        let mixed = depthwise_conv(
+            valid.reshape([b, t, 1, d]),
+            self.depthwise_taps.val(),
+            Geometry::along_time(kernel),
+        )
+        .reshape([b, t, d])
+            + self.depthwise_bias.val().unsqueeze::<3>();
+        self.pointwise_conv2.forward(silu(self.norm.forward(mixed, mask)))
+    }
+}
+
+/// PyTorch's default initialisation of a convolution: uniform within `1 / sqrt(fan_in)`.
+pub(super) fn fan_in_uniform(fan_in: usize) -> Initializer {
+    let bound = (fan_in as f64).powf(-0.5);
+    Initializer::Uniform { min: -bound, max: bound }
+}

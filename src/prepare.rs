@@ -1,0 +1,208 @@
+//! Before the first step: read the manifests, decode every recording once, spell every transcript,
+//! and leave out, by name, what no model of these sizes could learn.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use asr_kernels::required_frames;
+
+use thiserror::Error;
+
+use crate::config::RunConfig;
+use crate::data::{DataError, Dataset, Dropped, Sampler, Survey, manifest, survey};
+use crate::progress::Screen;
+use crate::tokens::{Tokens, TokensError};
+
+/// Why there is nothing to train on.
+#[derive(Debug, Error)]
+pub enum PrepareError {
+    /// The data cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// There is no vocabulary.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+    /// Too much of the data cannot be learnt.
+    #[error("{percent:.1} % of the training utterances have fewer frames than their transcripts need (train.max_infeasible_percent = {limit}); lower model.subsampling_factor, or correct the data; first: {first}")]
+    TooManyInfeasible {
+        /// The share of such utterances.
+        percent: f64,
+        /// The limit.
+        limit: f64,
+        /// Place and id of the first.
+        first: String,
+    },
+}
+
+/// Infeasible utterances listed by name.
+const SHOWN: usize = 5;
+
+/// Everything that training needs to know of the data.
+pub struct Prepared {
+    /// The training set.
+    pub train: Arc<Dataset>,
+    /// The development set.
+    pub dev: Arc<Dataset>,
+    /// The vocabulary.
+    pub tokens: Tokens,
+    /// The order of the training batches.
+    pub sampler: Arc<Sampler>,
+    /// What was found, a split each.
+    pub summaries: Vec<SplitSummary>,
+    /// Training utterances left out because their transcripts do not fit their frames.
+    pub infeasible: usize,
+}
+
+/// What is in a split, and what was left out.
+#[derive(Clone, Debug)]
+pub struct SplitSummary {
+    /// `train`, `dev` or `test`.
+    pub split: &'static str,
+    /// Utterances used.
+    pub utterances: usize,
+    /// Seconds used.
+    pub audio_s: f64,
+    /// The longest utterance, in seconds.
+    pub longest_s: f64,
+    /// What was left out or is doubtful, a line each.
+    pub remarks: Vec<String>,
+}
+
+impl SplitSummary {
+    /// `train   363 utterances, 0.17 h, longest 4.29 s`.
+    pub fn line(&self) -> String {
+        format!(
+            "{:<5} {:>6} utterances, {:.2} h, longest {:.2} s",
+            self.split, self.utterances, self.audio_s / 3600.0, self.longest_s
+        )
+    }
+}
+
+/// Surveys the training and development sets. The vocabulary is that of `saved_tokens` (a resumed
+/// run's), or made from the training transcripts.
+///
+/// # Errors
+///
+/// [`PrepareError::Data`] listing what is broken, or [`PrepareError::TooManyInfeasible`].
+pub fn prepare(config: &RunConfig, saved_tokens: Option<&str>, screen: &Screen) -> Result<Prepared, PrepareError> {
+    let train_survey = look(&config.data.train, config, screen)?;
+    let tokens = match saved_tokens {
+        Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,
+        None => Tokens::from_transcripts(train_survey.kept.iter().map(|kept| kept.text.as_str()))?,
+    };
+    let mut summaries = Vec::new();
+    let mut dropped = train_survey.dropped.clone();
+    let mismatches = train_survey.duration_mismatches;
+    let mut train = Dataset::new(train_survey, &tokens, &config.features, &config.data)?;
+    train.require_known_characters()?;
+    let total = train.items().len();
+    let infeasible = train.drop_infeasible(&config.data.speeds, |num_frames, labels| {
+        config.model.output_len(num_frames) >= required_frames(labels)
+    })?;
+    let percent = 100.0 * infeasible.len() as f64 / total as f64;
+    if percent > config.train.max_infeasible_percent {
+        return Err(PrepareError::TooManyInfeasible {
+            percent,
+            limit: config.train.max_infeasible_percent,
+            first: infeasible.first().map(place).unwrap_or_default(),
+        });
+    }
+    let num_infeasible = infeasible.len();
+    let named: Vec<String> = infeasible.iter().take(SHOWN).map(place).collect();
+    dropped.extend(infeasible);
+    summaries.push(summarise("train", &train, &dropped, mismatches, &named));
+
+    let dev = evaluation_set("dev", &config.data.dev, config, &tokens, screen, &mut summaries)?;
+    let sampler = Arc::new(Sampler::train(&train, config.train.seed)?);
+    for summary in &summaries {
+        screen.print(&summary.line());
+        for remark in &summary.remarks {
+            screen.print(&format!("      {remark}"));
+        }
+    }
+    Ok(Prepared {
+        train: Arc::new(train),
+        dev: Arc::new(dev),
+        tokens,
+        sampler,
+        summaries,
+        infeasible: num_infeasible,
+    })
+}
+
+/// A set to measure on. Nothing is left out of it, however short, long or strange: a WER over a
+/// part of a set is another set's WER.
+///
+/// # Errors
+///
+/// [`DataError`] listing what is broken.
+pub fn evaluation_set(
+    split: &'static str,
+    manifests: &[PathBuf],
+    config: &RunConfig,
+    tokens: &Tokens,
+    screen: &Screen,
+    summaries: &mut Vec<SplitSummary>,
+) -> Result<Dataset, DataError> {
+    let mut whole = config.clone();
+    whole.data.min_duration_s = 0.0;
+    whole.data.max_duration_s = f64::MAX;
+    whole.data.empty_text = crate::data::EmptyText::Keep;
+    let surveyed = look(manifests, &whole, screen)?;
+    let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s));
+    // Room for the longest utterance by itself, padded as batches are.
+    whole.data.batch_s = whole.data.batch_s.max(longest_s + 1.0);
+    let mismatches = surveyed.duration_mismatches;
+    let dataset = Dataset::new(surveyed, tokens, &whole.features, &whole.data)?;
+    summaries.push(summarise(split, &dataset, &[], mismatches, &[]));
+    Ok(dataset)
+}
+
+fn look(manifests: &[PathBuf], config: &RunConfig, screen: &Screen) -> Result<Survey, DataError> {
+    let utterances = manifest::read_all(manifests)?;
+    let bar = screen.counting("checking the recordings", utterances.len() as u64);
+    survey(utterances, &config.data, config.features.sample_rate_hz, &|| bar.advance())
+}
+
+fn summarise(
+    split: &'static str,
+    dataset: &Dataset,
+    dropped: &[Dropped],
+    duration_mismatches: usize,
+    named: &[String],
+) -> SplitSummary {
+    let mut remarks = Vec::new();
+    for (reason, (count, seconds)) in crate::data::survey::by_reason(dropped) {
+        remarks.push(format!("left out: {count} {reason} ({:.2} h)", seconds / 3600.0));
+    }
+    if !named.is_empty() {
+        let mut line = String::from("too few frames:");
+        for name in named {
+            let _ = write!(line, " {name}");
+        }
+        remarks.push(line);
+    }
+    if duration_mismatches > 0 {
+        remarks.push(format!("{duration_mismatches} durations in the manifest disagree with the audio, which counts"));
+    }
+    let (unknown, utterances) = dataset.unknown_characters();
+    if utterances > 0 {
+        remarks.push(format!("{utterances} transcripts hold {unknown}: never recognised, counted as errors"));
+    }
+    SplitSummary {
+        split,
+        utterances: dataset.items().len(),
+        audio_s: dataset.audio_s(),
+        longest_s: longest(dataset.items().iter().map(|item| item.duration_s)),
+        remarks,
+    }
+}
+
+fn longest(durations_s: impl Iterator<Item = f64>) -> f64 {
+    durations_s.fold(0.0, f64::max)
+}
+
+fn place(dropped: &Dropped) -> String {
+    format!("{} ({:?})", dropped.utterance.place(), dropped.utterance.id)
+}

@@ -1,0 +1,76 @@
+//! Why a run cannot start or go on.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::config::{ConfigError, InvalidConfig};
+use crate::data::DataError;
+use crate::policy::CheckpointError;
+use crate::prepare::PrepareError;
+use crate::progress::MetricsError;
+use crate::schedule::ScheduleError;
+
+/// Why a run cannot start or go on.
+#[derive(Debug, Error)]
+pub enum TrainError {
+    /// The config cannot be read or written.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The config cannot train.
+    #[error(transparent)]
+    Invalid(#[from] InvalidConfig),
+    /// The schedule does not fit the run.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// There is nothing to train on.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// A recording changed or vanished during the run.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A checkpoint cannot be written or trusted.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The metrics cannot be written.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The run directory cannot be used.
+    #[error("cannot write the run directory {}: {source}; choose another with --out DIR", path.display())]
+    Output {
+        /// The directory or a file in it.
+        path: PathBuf,
+        /// The file system's answer.
+        source: io::Error,
+    },
+    /// A new run would overwrite an old one.
+    #[error("{} already holds a run, which --resume never would lose; resume it (--resume auto), or choose another directory with --out DIR", .0.display())]
+    Exists(PathBuf),
+    /// The run to resume was another one.
+    #[error("cannot resume {} with another config: {keys}; start a new run with --out DIR, or restore the values", path.display())]
+    OtherConfig {
+        /// The run directory.
+        path: PathBuf,
+        /// The keys that differ, with both values.
+        keys: String,
+    },
+    /// The optimiser's state is not one of this model.
+    #[error("the optimiser's state in {} cannot be read: {reason}; resume from another checkpoint, or start a new run with --out DIR", path.display())]
+    Optimizer {
+        /// The run directory.
+        path: PathBuf,
+        /// What Burn answered.
+        reason: String,
+    },
+    /// The loss is lost.
+    #[error("diverged at step {step}: loss or gradient was not finite in {in_a_row} steps in a row; lower optim.learning_rate or look at these utterances: {ids}")]
+    Diverged {
+        /// The step.
+        step: usize,
+        /// Bad steps in a row.
+        in_a_row: usize,
+        /// Utterances with a non-finite loss, or all of the last batch.
+        ids: String,
+    },
+}

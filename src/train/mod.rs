@@ -1,0 +1,147 @@
+//! Training: prepare the data, then steps, validations and checkpoints until the run is done.
+
+mod error;
+mod run_dir;
+mod session;
+mod step;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use burn::tensor::Device;
+
+use crate::config::RunConfig;
+use crate::data::{Batch, Cursor, TrainLoader};
+use crate::interrupt::Interrupt;
+use crate::policy::Link;
+use crate::prepare::prepare;
+use crate::progress::{MetricsLog, Screen};
+use crate::schedule::Schedule;
+
+pub use error::TrainError;
+pub use run_dir::Resume;
+use session::{Interval, Session};
+use step::{NonFinite, train_step};
+
+/// What a run is given besides its config.
+pub struct TrainOptions {
+    /// Where the run goes.
+    pub out: PathBuf,
+    /// Whether and from where to resume.
+    pub resume: Resume,
+    /// The device, without autodiff.
+    pub device: Device,
+    /// Its name, for logs.
+    pub device_name: String,
+}
+
+/// How a run ended, errors apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// All steps are done.
+    Finished,
+    /// A signal came, and the run is saved; the exit code that it asks for.
+    Interrupted(u8),
+}
+
+/// Trains `config` to its end, or to a signal.
+///
+/// # Errors
+///
+/// [`TrainError`]; whatever was saved before stays valid.
+pub fn train(
+    config: &RunConfig,
+    options: &TrainOptions,
+    screen: &Screen,
+    interrupt: &Interrupt,
+) -> Result<Outcome, TrainError> {
+    config.validate()?;
+    let resumed = run_dir::open(&options.out, &options.resume, config)?;
+    let saved_tokens = resumed.as_ref().map(|checkpoint| checkpoint.tokens.as_str());
+    let prepared = prepare(config, saved_tokens, screen)?;
+    let steps_per_epoch = prepared.sampler.batches_per_epoch();
+    let total_steps = total_steps(config, steps_per_epoch);
+    let schedule = Schedule::new(&config.schedule, config.optim.learning_rate, total_steps)?;
+    run_dir::describe(&options.out, config, &prepared.tokens)?;
+    let mut session = Session::start(config, &prepared, options, resumed)?;
+    let mut metrics = MetricsLog::open_resumed(
+        &options.out.join("metrics.jsonl"),
+        session.progress.step,
+    )?;
+    screen.print(&session.introduction(total_steps, steps_per_epoch));
+    if session.progress.step >= total_steps {
+        screen.print("the run is already complete; raise train.epochs to train on");
+        return Ok(Outcome::Finished);
+    }
+
+    let mut bar = screen.training(session.progress.step, total_steps, config.train.log_every);
+    let mut batches = TrainLoader::new(
+        Arc::clone(&prepared.train),
+        Arc::clone(&prepared.sampler),
+        config.spec_augment.clone(),
+        session.progress.next,
+    )?;
+    let mut nonfinite = NonFinite::new(config.optim.max_nonfinite_steps);
+    let mut interval = Interval::new();
+    let mut clock = Instant::now();
+    while session.progress.step < total_steps {
+        if let Some(code) = interrupt.caught() {
+            drop(bar);
+            session.save(&options.out, &[Link::Last])?;
+            screen.print(&format!("interrupted at step {}: saved; the same command resumes", session.progress.step));
+            return Ok(Outcome::Interrupted(code));
+        }
+        let (last, micro_batches) = next_batches(&mut batches, config.optim.accumulate)?;
+        let learning_rate = schedule.learning_rate(session.progress.step);
+        let report = train_step(&mut session, micro_batches, learning_rate);
+        nonfinite.judge(&report, &mut session.progress, &prepared.train, screen)?;
+        session.progress.step += 1;
+        session.progress.next = prepared.sampler.advance(last);
+        session.progress.wall_s += clock.elapsed().as_secs_f64();
+        clock = Instant::now();
+
+        interval.add(&report);
+        let is_last = session.progress.step == total_steps;
+        bar.step(&session.step_report(&interval, learning_rate, last));
+        if session.progress.step.is_multiple_of(config.train.log_every) || is_last {
+            metrics.write(&session.train_record(&interval, learning_rate, last))?;
+            interval = Interval::new();
+        }
+        if is_last || validates(config, last, session.progress.next) {
+            let validation = session.validate(&prepared, last)?;
+            bar.validation(&validation.report);
+            metrics.write(&validation.record)?;
+            let links: &[Link] = if validation.is_best { &[Link::Last, Link::Best] } else { &[Link::Last] };
+            session.save(&options.out, links)?;
+            session.progress.wall_s += clock.elapsed().as_secs_f64();
+            clock = Instant::now();
+        }
+    }
+    bar.finish();
+    Ok(Outcome::Finished)
+}
+
+/// Optimiser steps of the whole run: whole accumulations, and no more than `train.max_steps`.
+fn total_steps(config: &RunConfig, batches_per_epoch: usize) -> usize {
+    let steps = (config.train.epochs * batches_per_epoch / config.optim.accumulate).max(1);
+    if config.train.max_steps == 0 { steps } else { steps.min(config.train.max_steps) }
+}
+
+/// Whether the step that ended with the batch at `last` completed an epoch that asks for it.
+fn validates(config: &RunConfig, last: Cursor, next: Cursor) -> bool {
+    let every = config.train.validate_every as u64;
+    next.epoch / every > last.epoch / every
+}
+
+/// The next `count` batches, which together make one step, and the place of the last.
+fn next_batches(batches: &mut TrainLoader, count: usize) -> Result<(Cursor, Vec<Batch>), TrainError> {
+    let mut last = Cursor::default();
+    let mut taken = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (cursor, batch) = batches.next().expect("a training loader never ends")?;
+        last = cursor;
+        taken.push(batch);
+    }
+    Ok((last, taken))
+}

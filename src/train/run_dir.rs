@@ -1,0 +1,124 @@
+//! The run directory: who may write into it, and what a resumed run must have in common with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::TrainError;
+use crate::config::RunConfig;
+use crate::durable::write_atomic;
+use crate::policy::{Checkpoint, CheckpointError, Link, resolve};
+use crate::tokens::Tokens;
+
+/// `--resume`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// Go on with the run in the output directory, if there is one.
+    #[default]
+    Auto,
+    /// Start anew; refuses a directory that holds a run.
+    Never,
+    /// Start from this checkpoint or run directory.
+    From(PathBuf),
+}
+
+impl FromStr for Resume {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "never" => Self::Never,
+            path => Self::From(PathBuf::from(path)),
+        })
+    }
+}
+
+/// Keys that may differ between a run and its resumption: they say where, how fast and for how
+/// long, not what is learnt.
+const FREE_KEYS: &[&str] = &[
+    "train.out",
+    "train.epochs",
+    "train.max_steps",
+    "train.log_every",
+    "train.validate_every",
+    "train.show_pairs",
+    "data.test",
+    "data.workers",
+    "data.prefetch_batches",
+    "data.cache_audio_mb",
+];
+
+/// Makes the directory and finds what to resume.
+pub(super) fn open(out: &Path, resume: &Resume, config: &RunConfig) -> Result<Option<Checkpoint>, TrainError> {
+    let found = match resume {
+        Resume::From(path) => Some(resolve(path, Link::Last)?),
+        Resume::Auto | Resume::Never => match resolve(out, Link::Last) {
+            Ok(path) => Some(path),
+            Err(CheckpointError::Missing(_)) => None,
+            Err(error) => return Err(error.into()),
+        },
+    };
+    if found.is_some() && *resume == Resume::Never {
+        return Err(TrainError::Exists(out.to_owned()));
+    }
+    fs::create_dir_all(out).map_err(|source| TrainError::Output { path: out.to_owned(), source })?;
+    let Some(path) = found else { return Ok(None) };
+    let checkpoint = Checkpoint::read(&path)?;
+    let saved = RunConfig::from_saved(&path.join("config.toml"), &checkpoint.config)?;
+    let keys = differing_keys(&saved, config);
+    if keys.is_empty() { Ok(Some(checkpoint)) } else { Err(TrainError::OtherConfig { path, keys: keys.join(", ") }) }
+}
+
+/// `optim.learning_rate = 0.001 (was 0.002)` for each key that matters and differs.
+fn differing_keys(saved: &RunConfig, config: &RunConfig) -> Vec<String> {
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    flatten("", &serde_json::to_value(saved).unwrap_or_default(), &mut old);
+    flatten("", &serde_json::to_value(config).unwrap_or_default(), &mut new);
+    let old: std::collections::BTreeMap<String, String> = old.into_iter().collect();
+    new.into_iter()
+        .filter(|(key, value)| !FREE_KEYS.contains(&key.as_str()) && old.get(key) != Some(value))
+        .map(|(key, value)| format!("{key} = {value} (was {})", old.get(&key).map_or("absent", String::as_str)))
+        .collect()
+}
+
+fn flatten(prefix: &str, value: &serde_json::Value, leaves: &mut Vec<(String, String)>) {
+    match value {
+        serde_json::Value::Object(table) => {
+            for (key, value) in table {
+                let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                flatten(&key, value, leaves);
+            }
+        }
+        leaf => leaves.push((prefix.to_owned(), leaf.to_string())),
+    }
+}
+
+/// Writes the resolved config and the vocabulary where a person looks first.
+pub(super) fn describe(out: &Path, config: &RunConfig, tokens: &Tokens) -> Result<(), TrainError> {
+    for (name, text) in [("config.toml", config.to_toml()?), ("tokens.txt", tokens.to_text())] {
+        let path = out.join(name);
+        write_atomic(&path, text.as_bytes()).map_err(|source| TrainError::Output { path, source })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_that_change_what_is_learnt_forbid_resuming() {
+        let saved = RunConfig::default();
+        let mut config = saved.clone();
+        config.train.epochs += 10;
+        config.data.workers = 7;
+        assert!(differing_keys(&saved, &config).is_empty());
+        config.optim.learning_rate = 0.5;
+        config.model.hidden_size = 64;
+        assert_eq!(
+            differing_keys(&saved, &config),
+            ["model.hidden_size = 64 (was 176)", "optim.learning_rate = 0.5 (was 0.001)"]
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! The state of a run between steps: model, optimiser, place, and what is shown of them.
+
+use std::path::Path;
+
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::tensor::{Bytes, Device};
+
+use super::step::StepOutcome;
+use super::{TrainError, TrainOptions};
+use crate::config::RunConfig;
+use crate::data::Cursor;
+use crate::model::AcousticModel;
+use crate::optim::with_stable_ids;
+use crate::policy::{Checkpoint, CheckpointError, Link, Progress, load_weights, retain, save, weights_to_bytes};
+use crate::prepare::Prepared;
+use crate::progress::{MetricsRecord, StepReport, ValidationReport};
+use crate::recognise::recognise;
+use crate::score::CorpusScore;
+use crate::tokens::Tokens;
+
+pub(super) struct Session {
+    pub model: AcousticModel,
+    pub device: Device,
+    pub tokens: Tokens,
+    pub progress: Progress,
+    pub max_grad_norm: f64,
+    optimizer: ModuleOptimizer,
+    config: RunConfig,
+    infeasible: usize,
+    device_name: String,
+}
+
+/// A validation, for the screen and for the metrics.
+pub(super) struct Validation {
+    pub report: ValidationReport,
+    pub record: MetricsRecord,
+    pub is_best: bool,
+}
+
+/// Sums over the steps since the last line of metrics.
+pub(super) struct Interval {
+    steps: usize,
+    loss: f64,
+    grad_norm: f64,
+    audio_s: f64,
+    start: std::time::Instant,
+}
+
+impl Interval {
+    pub fn new() -> Self {
+        Self { steps: 0, loss: 0.0, grad_norm: 0.0, audio_s: 0.0, start: std::time::Instant::now() }
+    }
+
+    /// Adds a step; losses that are not finite are counted elsewhere and left out here.
+    pub fn add(&mut self, outcome: &StepOutcome) {
+        self.audio_s += outcome.audio_s;
+        if outcome.is_finite {
+            self.steps += 1;
+            self.loss += outcome.loss;
+            self.grad_norm += outcome.grad_norm;
+        }
+    }
+
+    fn mean(&self, sum: f64) -> Option<f64> {
+        (self.steps > 0).then(|| sum / self.steps as f64)
+    }
+
+    fn audio_s_per_s(&self) -> f64 {
+        self.audio_s / self.start.elapsed().as_secs_f64().max(1e-9)
+    }
+}
+
+impl Session {
+    /// A new model, or the one of `resumed`.
+    pub fn start(
+        config: &RunConfig,
+        prepared: &Prepared,
+        options: &TrainOptions,
+        resumed: Option<Checkpoint>,
+    ) -> Result<Self, TrainError> {
+        let device = options.device.clone();
+        device.seed(config.train.seed);
+        let num_classes = prepared.tokens.num_classes();
+        let model = config.model.init(config.features.num_mels, num_classes, &device.clone().autodiff());
+        let mut session = Self {
+            model: with_stable_ids(model),
+            device,
+            tokens: prepared.tokens.clone(),
+            progress: Progress::default(),
+            max_grad_norm: config.optim.max_grad_norm,
+            optimizer: config.optim.init(),
+            config: config.clone(),
+            infeasible: prepared.infeasible,
+            device_name: options.device_name.clone(),
+        };
+        if let Some(checkpoint) = resumed {
+            session.model = with_stable_ids(load_weights(session.model, checkpoint.model)?);
+            let state = Bytes::from_bytes_vec(checkpoint.optimizer);
+            session.optimizer = session.optimizer.from_bytes(state).map_err(|error| TrainError::Optimizer {
+                path: options.out.clone(),
+                reason: error.to_string(),
+            })?;
+            session.progress = checkpoint.progress;
+        }
+        Ok(session)
+    }
+
+    /// Makes dropout a function of seed and step, so that a resumed run draws what an
+    /// uninterrupted one would have drawn.
+    pub fn seed_step(&self) {
+        let step = self.progress.step as u64;
+        self.device.seed(self.config.train.seed ^ step.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    }
+
+    /// Moves the weights.
+    pub fn update(&mut self, learning_rate: f64, grads: GradientsParams) {
+        let model = self.model.clone();
+        self.model = self.optimizer.step(learning_rate, model, grads);
+    }
+
+    /// Recognises the development set with the weights as they are after the batch at `last`.
+    pub fn validate(&mut self, prepared: &Prepared, last: Cursor) -> Result<Validation, TrainError> {
+        let found = recognise(&self.model.valid(), &self.tokens, &prepared.dev, &self.device)?;
+        let normalizer = self.config.data.normalizer;
+        let mut score = CorpusScore::default();
+        let mut pairs = Vec::new();
+        for (item, hypothesis) in prepared.dev.items().iter().zip(&found.hypotheses) {
+            let hypothesis = normalizer.normalize(hypothesis);
+            score.add(&item.text, &hypothesis);
+            if pairs.len() < self.config.train.show_pairs {
+                pairs.push((item.text.clone(), hypothesis));
+            }
+        }
+        let wer = score.wer();
+        let is_best = wer.is_some_and(|wer| self.progress.best.is_none_or(|(best, _)| wer < best));
+        if let (true, Some(wer)) = (is_best, wer) {
+            self.progress.best = Some((wer, self.progress.step));
+        }
+        let report = ValidationReport {
+            set: "dev".to_owned(),
+            step: self.progress.step,
+            loss: found.loss(),
+            wer,
+            cer: score.cer(),
+            blank_rate: found.blanks.rate(),
+            examples: pairs,
+        };
+        let record = MetricsRecord {
+            step: report.step,
+            epoch: last.epoch as usize,
+            split: report.set.clone(),
+            loss: report.loss,
+            wer,
+            cer: report.cer,
+            blank_rate: report.blank_rate,
+            infeasible: found.infeasible,
+            skipped_nonfinite: self.progress.skipped_nonfinite,
+            audio_s_per_s: Some(found.audio_s / found.compute_s.max(1e-9)),
+            wall_s: self.progress.wall_s,
+            ..Default::default()
+        };
+        Ok(Validation { report, record, is_best })
+    }
+
+    /// Writes a checkpoint, moves `links` to it and removes what neither link needs.
+    pub fn save(&self, out: &Path, links: &[Link]) -> Result<(), TrainError> {
+        let optimizer = self.optimizer.into_bytes().map_err(|error| CheckpointError::Weights(error.to_string()))?;
+        let checkpoint = Checkpoint {
+            progress: self.progress.clone(),
+            model: weights_to_bytes(&self.model.valid())?,
+            optimizer: optimizer.to_vec(),
+            tokens: self.tokens.to_text(),
+            config: self.config.to_toml()?,
+        };
+        save(out, &checkpoint, links)?;
+        retain(out)?;
+        Ok(())
+    }
+
+    /// What a person wants to know before the first step.
+    pub fn introduction(&self, total_steps: usize, batches_per_epoch: usize) -> String {
+        let parameters = self.model.num_params();
+        let start = match self.progress.step {
+            0 => String::new(),
+            step => format!(", resumed at step {step}"),
+        };
+        format!(
+            "{:.2} M parameters, {} tokens, on {}; {batches_per_epoch} batches an epoch, {total_steps} steps{start}",
+            parameters as f64 / 1e6,
+            self.tokens.symbols().len(),
+            self.device_name,
+        )
+    }
+
+    /// The step just done, for the screen.
+    pub fn step_report(&self, interval: &Interval, learning_rate: f64, last: Cursor) -> StepReport {
+        StepReport {
+            step: self.progress.step,
+            epoch: last.epoch as usize,
+            loss: interval.mean(interval.loss).unwrap_or(f64::NAN),
+            learning_rate,
+            audio_s_per_s: interval.audio_s_per_s(),
+        }
+    }
+
+    /// The steps since the last line, for the metrics.
+    pub fn train_record(&self, interval: &Interval, learning_rate: f64, last: Cursor) -> MetricsRecord {
+        MetricsRecord {
+            step: self.progress.step,
+            epoch: last.epoch as usize,
+            split: "train".to_owned(),
+            loss: interval.mean(interval.loss),
+            lr: Some(learning_rate),
+            grad_norm: interval.mean(interval.grad_norm),
+            infeasible: self.infeasible,
+            skipped_nonfinite: self.progress.skipped_nonfinite,
+            audio_s_per_s: Some(interval.audio_s_per_s()),
+            wall_s: self.progress.wall_s,
+            ..Default::default()
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! One optimiser step: forward, CTC, backward over its micro-batches, clip, update.
+
+use std::sync::Arc;
+
+use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::tensor::{Bool, Tensor, TensorData};
+
+use super::TrainError;
+use super::session::Session;
+use crate::ctc::ctc_loss;
+use crate::data::{Batch, Dataset};
+use crate::optim::{clip, global_norm};
+use crate::policy::Progress;
+use crate::progress::Screen;
+use crate::recognise::{problem, upload, values};
+
+/// Utterances named when a step is not finite.
+const SHOWN: usize = 8;
+
+/// What a step did.
+pub(super) struct StepOutcome {
+    /// Mean loss per label, in nats.
+    pub loss: f64,
+    /// Global gradient norm before clipping.
+    pub grad_norm: f64,
+    /// Seconds of audio in its batches.
+    pub audio_s: f64,
+    /// Whether loss and gradient were finite, so that the weights moved.
+    pub is_finite: bool,
+    /// Dataset indices with a non-finite loss; all of the step's if only the gradient is bad.
+    pub suspects: Vec<usize>,
+}
+
+/// Computes the mean loss per label over all micro-batches together, so that accumulating equals
+/// one large batch, and updates the model unless something is not finite.
+pub(super) fn train_step(session: &mut Session, batches: Vec<Batch>, learning_rate: f64) -> StepOutcome {
+    session.seed_step();
+    let num_labels: usize = batches.iter().flat_map(|batch| &batch.labels).map(|labels| labels.len().max(1)).sum();
+    let audio_s = batches.iter().map(|batch| batch.audio_s).sum();
+    let device = session.device.clone().autodiff();
+    let mut accumulator = GradientsAccumulator::new();
+    let mut losses = Vec::with_capacity(batches.len());
+    let mut utterances = Vec::new();
+    for batch in batches {
+        let (features, batch) = upload(batch, &device);
+        let (logits, frame_lens) = session.model.forward(features, &batch.frame_lens);
+        let problem = Arc::new(problem(&logits, frame_lens, &batch.labels, &session.tokens));
+        let infeasible: Vec<bool> = (0..batch.len()).map(|row| !problem.is_feasible(row)).collect();
+        let mut nll = ctc_loss(logits, problem);
+        if infeasible.contains(&true) {
+            let rows = Tensor::<1, Bool>::from_data(TensorData::from(infeasible.as_slice()), &device);
+            nll = nll.mask_fill(rows, 0.0);
+        }
+        losses.push(nll.clone().inner());
+        utterances.extend(batch.utterances);
+        let grads = (nll.sum() / num_labels as f64).backward();
+        accumulator.accumulate(&session.model, GradientsParams::from_grads(grads, &session.model));
+    }
+    let grads = accumulator.grads();
+    let nll = Tensor::cat(losses, 0);
+    let sum = nll.clone().sum();
+    let norm = global_norm(&grads, &session.model).unwrap_or_else(|| sum.zeros_like());
+    // The one wait for the device in a step: whether it may be applied has to be known.
+    let read = values(Tensor::cat(vec![sum, norm], 0));
+    let (loss, grad_norm) = (f64::from(read[0]) / num_labels as f64, f64::from(read[1]));
+    let is_finite = loss.is_finite() && grad_norm.is_finite();
+    let mut suspects = Vec::new();
+    if is_finite {
+        let grads = clip(grads, &session.model, grad_norm, session.max_grad_norm);
+        session.update(learning_rate, grads);
+    } else {
+        let nll = values(nll);
+        suspects = utterances.iter().zip(&nll).filter(|(_, nll)| !nll.is_finite()).map(|(u, _)| *u).collect();
+        if suspects.is_empty() {
+            suspects = utterances;
+        }
+    }
+    StepOutcome { loss, grad_norm, audio_s, is_finite, suspects }
+}
+
+/// Counts steps that were not finite, and ends the run after too many in a row.
+pub(super) struct NonFinite {
+    in_a_row: usize,
+    limit: usize,
+}
+
+impl NonFinite {
+    pub fn new(limit: usize) -> Self {
+        Self { in_a_row: 0, limit }
+    }
+
+    /// Looks at a step before it is counted in `progress`.
+    pub fn judge(
+        &mut self,
+        outcome: &StepOutcome,
+        progress: &mut Progress,
+        dataset: &Dataset,
+        screen: &Screen,
+    ) -> Result<(), TrainError> {
+        if outcome.is_finite {
+            self.in_a_row = 0;
+            return Ok(());
+        }
+        self.in_a_row += 1;
+        progress.skipped_nonfinite += 1;
+        let mut ids: Vec<&str> =
+            outcome.suspects.iter().take(SHOWN).map(|index| dataset.items()[*index].utterance.id.as_str()).collect();
+        if outcome.suspects.len() > SHOWN {
+            ids.push("...");
+        }
+        let (ids, step) = (ids.join(", "), progress.step + 1);
+        if self.in_a_row >= self.limit {
+            return Err(TrainError::Diverged { step, in_a_row: self.in_a_row, ids });
+        }
+        let (loss, norm) = (outcome.loss, outcome.grad_norm);
+        screen.print(&format!("step {step} skipped: loss {loss}, gradient norm {norm}; utterances: {ids}"));
+        Ok(())
+    }
+}

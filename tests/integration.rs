@@ -1,0 +1,23 @@
+//! The one integration binary: it runs the real programs, on recordings that it makes itself.
+//!
+//! `sandbox` is what every test stands on. A new test belongs to the file whose first line names
+//! its subject; a new file is worth it only for a new subject (each test binary links all of Burn,
+//! so there is one).
+
+mod sandbox;
+mod tones;
+
+// What a person does: train, evaluate, interrupt, resume.
+mod interrupt_and_resume;
+mod train_and_eval;
+
+// What goes wrong: each fault has an exit code, a place and a way out.
+mod bad_audio;
+mod bad_config;
+mod bad_disk;
+mod bad_manifest;
+mod bad_text;
+
+// What may not change unnoticed.
+mod layers;
+mod surfaces;
