@@ -86,6 +86,8 @@ impl SplitSummary {
 ///
 /// [`PrepareError::Data`] listing what is broken, or [`PrepareError::TooManyInfeasible`].
 pub fn prepare(config: &RunConfig, saved_tokens: Option<&str>, screen: &Screen) -> Result<Prepared, PrepareError> {
+    // A mistake in data.test is to be found here, not after hours of training.
+    manifest::read_all(&config.data.test).map_err(DataError::from)?;
     let train_survey = look(&config.data.train, config, screen)?;
     let tokens = match saved_tokens {
         Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,

@@ -1,7 +1,7 @@
 //! The CTC loss (Graves et al., 2006) and its gradient with respect to logits, for CPUs
 //! and for every GPU that CubeCL reaches. Knows nothing of Burn or of autodiff.
 //!
-//! [`Problem`] holds what is known about a batch before any float is seen, [`reference`]
+//! [`Problem`] holds what is known about a batch before any float is seen, [`mod@reference`]
 //! is the slow twin that judges the fast paths, [`cpu`] and `gpu` are those paths.
 
 pub mod cpu;

@@ -2,7 +2,7 @@
 
 use super::args::CheckArgs;
 use super::failure::Failure;
-use super::start_logging;
+use super::{say, start_logging};
 use crate::config::RunConfig;
 use crate::prepare::{evaluation_set, prepare};
 use crate::progress::{Display, Screen};
@@ -18,18 +18,18 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         evaluation_set("test", &config.data.test, &config, &prepared.tokens, &screen, &mut summaries)?;
     }
     for summary in &summaries {
-        println!("{}", summary.line());
+        say(format_args!("{}", summary.line()))?;
         for remark in &summary.remarks {
-            println!("      {remark}");
+            say(format_args!("      {remark}"))?;
         }
     }
     let symbols: String = prepared.tokens.symbols().iter().collect();
-    println!("tokens {} characters: {symbols:?}", prepared.tokens.symbols().len());
+    say(format_args!("tokens {} characters: {symbols:?}", prepared.tokens.symbols().len()))?;
     let shapes = prepared.sampler.shapes();
     if let Some((utterances, frames)) = shapes.first() {
         let batches = prepared.sampler.batches_per_epoch();
-        println!("batches {batches} an epoch, {} shapes, the largest {utterances} x {frames} frames", shapes.len());
+        say(format_args!("batches {batches} an epoch, {} shapes, the largest {utterances} x {frames} frames", shapes.len()))?;
     }
-    println!("{}: good to train", args.config.display());
+    say(format_args!("{}: good to train", args.config.display()))?;
     Ok(())
 }

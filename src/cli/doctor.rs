@@ -1,6 +1,7 @@
 //! `asr-train doctor`.
 
 use super::failure::{Failure, RUNNING};
+use super::say;
 use crate::device::Api;
 use crate::doctor::{Answer, examine};
 
@@ -10,26 +11,26 @@ pub(super) fn run() -> Result<(), Failure> {
     for (name, answer) in &answers {
         match answer {
             Answer::Found(found) => {
-                println!("{name:<9} {} ({})", found.name, found.driver);
+                say(format_args!("{name:<9} {} ({})", found.name, found.driver))?;
                 if let Some(bytes) = found.memory_bytes {
-                    println!("          memory {:.1} GiB", bytes as f64 / f64::from(1 << 30));
+                    say(format_args!("          memory {:.1} GiB", bytes as f64 / f64::from(1 << 30)))?;
                 }
                 if let (Some(bytes), Some(labels)) = (found.shared_memory_bytes, found.max_shared_labels) {
-                    println!("          shared memory {bytes} bytes: CTC targets up to {labels} labels stay in it, longer ones use global memory");
+                    say(format_args!("          shared memory {bytes} bytes: CTC targets up to {labels} labels stay in it, longer ones use global memory"))?;
                 }
                 match found.ctc_error {
-                    Some(error) if found.passes() => println!("          CTC self-test passed, largest error {error:.1e}"),
-                    Some(error) => println!("          CTC self-test FAILED, largest error {error:.1e}: do not train on it"),
-                    None => println!("          CTC self-test FAILED with values that are not finite: do not train on it"),
+                    Some(error) if found.passes() => say(format_args!("          CTC self-test passed, largest error {error:.1e}"))?,
+                    Some(error) => say(format_args!("          CTC self-test FAILED, largest error {error:.1e}: do not train on it"))?,
+                    None => say(format_args!("          CTC self-test FAILED with values that are not finite: do not train on it"))?,
                 }
                 is_cpu_good |= name.to_string() == "cpu" && found.passes();
             }
-            Answer::Missing(reason) => println!("{name:<9} none: {reason}"),
-            Answer::Crashed(reason) => println!("{name:<9} unusable: {reason}"),
+            Answer::Missing(reason) => say(format_args!("{name:<9} none: {reason}"))?,
+            Answer::Crashed(reason) => say(format_args!("{name:<9} unusable: {reason}"))?,
         }
     }
     for api in Api::ALL.into_iter().filter(|api| !api.is_compiled_in()) {
-        println!("{:<9} not in this build (cargo build --release --features {api})", api.to_string());
+        say(format_args!("{:<9} not in this build (cargo build --release --features {api})", api.to_string()))?;
     }
     if is_cpu_good { Ok(()) } else { Err(Failure::new(RUNNING, anyhow::anyhow!("the CPU fails the CTC self-test"))) }
 }

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 
 use super::args::EvalArgs;
 use super::failure::{Failure, MISSED, USAGE};
-use super::{open_device, start_logging};
+use super::{open_device, say, start_logging};
 use crate::eval::report::Results;
 use crate::eval::{EvalError, Recogniser, set_names};
 use crate::progress::{Display, Screen};
@@ -33,7 +33,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     }
     let out = args.out.clone().unwrap_or_else(|| run_directory(&args.run, &recogniser.checkpoint));
     let sets = measure(&recogniser, manifests, &out, &screen)?;
-    print_sets(&sets);
+    print_sets(&sets)?;
     args.max_wer.map_or(Ok(()), |bar| hold_against(&sets, bar))
 }
 
@@ -55,12 +55,12 @@ pub(super) fn measure(
 }
 
 /// The result, on stdout.
-pub(super) fn print_sets(sets: &[MeasuredSet]) {
+pub(super) fn print_sets(sets: &[MeasuredSet]) -> Result<(), Failure> {
     for MeasuredSet { name, score, results } in sets {
-        println!("{name}");
-        println!("{}", score.words.kaldi_line());
+        say(format_args!("{name}"))?;
+        say(format_args!("{}", score.words.kaldi_line()))?;
         let percent = |rate: Option<f64>| rate.map_or("nan".to_owned(), |rate| format!("{:.2}", 100.0 * rate));
-        println!(
+        say(format_args!(
             "%CER {} [ {} / {} ]  %SER {} [ {} / {} ]  {:.1} s of audio, {:.0}x real time",
             percent(score.cer()),
             score.characters.errors(),
@@ -70,8 +70,9 @@ pub(super) fn print_sets(sets: &[MeasuredSet]) {
             score.utterances,
             results.audio_seconds,
             results.rtfx.unwrap_or(0.0),
-        );
+        ))?;
     }
+    Ok(())
 }
 
 /// Fails with 4 if any set is worse than `bar` percent, naming set and figure.

@@ -4,6 +4,7 @@ use crate::config::{ConfigError, InvalidConfig};
 use crate::data::DataError;
 use crate::device::DeviceError;
 use crate::eval::EvalError;
+use crate::eval::report::ReportError;
 use crate::policy::CheckpointError;
 use crate::prepare::PrepareError;
 use crate::schedule::ScheduleError;
@@ -116,7 +117,7 @@ impl From<EvalError> for Failure {
         match error {
             EvalError::Checkpoint(error) => error.into(),
             EvalError::Data(error) => error.into(),
-            error @ EvalError::NoManifest => Self::new(USAGE, error),
+            error @ (EvalError::NoManifest | EvalError::Report(ReportError::Directory { .. })) => Self::new(USAGE, error),
             error => Self::new(RUNNING, error),
         }
     }

@@ -10,6 +10,8 @@ mod failure;
 mod train;
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use burn::tensor::Device;
@@ -58,10 +60,34 @@ fn finish(program: &str, result: Result<(), Failure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(error) = &failure.error {
-                eprintln!("{program}: {error:#}");
+                // A closed stderr is not worth a second error.
+                let _ = writeln!(io::stderr(), "{program}: {}", chain(error));
             }
             ExitCode::from(failure.code)
         }
+    }
+}
+
+/// The error and its causes on one line. Some messages end in their cause already: it is not said
+/// twice.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// A line of results, on stdout. A reader that has had enough (`asr-eval RUN | head -1`) is no
+/// failure and changes no exit code.
+fn say(line: impl Display) -> Result<(), Failure> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

@@ -36,8 +36,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let recogniser = Recogniser::load(&out, device, device_name)?;
     let sets = measure(&recogniser, &config.data.test, &out, &screen)?;
-    print_sets(&sets);
-    Ok(())
+    print_sets(&sets)
 }
 
 /// `--out`, or the config's `train.out`, or `runs/` and the config's name.

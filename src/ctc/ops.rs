@@ -52,6 +52,46 @@ impl CtcOps for Flex {
     }
 }
 
+#[cfg(feature = "gpu")]
+mod cube {
+    use std::sync::Arc;
+
+    use asr_kernels::{Problem, gpu};
+    use burn::backend::tensor::FloatTensor;
+    use burn::tensor::{DType, Shape};
+    use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
+
+    use super::CtcOps;
+
+    impl CtcOps for CubeBackend {
+        fn ctc_nll(logits: FloatTensor<Self>, problem: Arc<Problem>) -> FloatTensor<Self> {
+            launch(logits, &problem, false).0
+        }
+
+        fn ctc_nll_and_grad(
+            logits: FloatTensor<Self>,
+            problem: Arc<Problem>,
+        ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+            let (nll, grad) = launch(logits, &problem, true);
+            (nll, grad.expect("a gradient was asked for"))
+        }
+    }
+
+    fn launch(logits: CubeTensor, problem: &Problem, want_grad: bool) -> (CubeTensor, Option<CubeTensor>) {
+        assert_eq!(logits.dtype, DType::F32, "the CTC kernel reads f32 logits");
+        let logits = into_contiguous(logits);
+        let (client, device) = (logits.client.clone(), logits.device.clone());
+        let capacity = gpu::Capacity::of(&client);
+        let outputs = gpu::ctc(&client, &logits.handle, problem, want_grad, &capacity)
+            .expect("a training batch is within what the device launches at once");
+        let tensor = |shape, handle| {
+            CubeTensor::new_contiguous(client.clone(), device.clone(), shape, handle, DType::F32)
+        };
+        let nll = tensor(Shape::from([problem.batch_size()]), outputs.nll);
+        (nll, outputs.grad.map(|grad| tensor(logits.shape(), grad)))
+    }
+}
+
 impl<B: CtcOps, S: CheckpointStrategy> CtcOps for Autodiff<B, S> {
     fn ctc_nll(logits: FloatTensor<Self>, problem: Arc<Problem>) -> FloatTensor<Self> {
         #[derive(Debug)]

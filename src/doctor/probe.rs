@@ -74,7 +74,7 @@ mod gpu {
             driver: driver(name).unwrap_or_else(|| client.name().to_owned()),
             memory_bytes: properties.memory.max_memory(),
             shared_memory_bytes: Some(properties.hardware.max_shared_memory_size as u64),
-            max_shared_labels: Some(capacity.max_shared_labels()),
+            max_shared_labels: Some(capacity.max_shared_labels),
             is_software: ["llvmpipe", "SwiftShader"].iter().any(|cpu| adapter.contains(cpu)),
             ctc_error: self_test::run(&device),
         }

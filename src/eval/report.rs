@@ -19,7 +19,7 @@ use crate::score::{CorpusScore, word_edits};
 #[derive(Debug, Error)]
 pub enum ReportError {
     /// The directory cannot be made.
-    #[error("{}: cannot make the directory of the evaluation", path.display())]
+    #[error("{}: cannot make the directory of the evaluation; choose another with --out DIR", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -413,7 +413,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .ends_with("file/test: cannot make the directory of the evaluation"),
+                .ends_with("file/test: cannot make the directory of the evaluation; choose another with --out DIR"),
             "{error}"
         );
         fs::create_dir(dir.path().join("per_utt.csv")).unwrap();

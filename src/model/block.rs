@@ -9,6 +9,7 @@ use super::attention::Attention;
 use super::convolution::ConvolutionModule;
 use super::feed_forward::FeedForward;
 use super::mask::Mask;
+use super::noise::Noise;
 
 #[derive(Module, Debug)]
 pub(super) struct Block {
@@ -40,16 +41,22 @@ impl Block {
     }
 
     /// `[B, T, D]` to `[B, T, D]`; `positions` is `[2 T - 1, D]`.
-    pub fn forward(&self, hidden: Tensor<3>, positions: &Tensor<2>, mask: &Mask) -> Tensor<3> {
+    pub fn forward(
+        &self,
+        hidden: Tensor<3>,
+        positions: &Tensor<2>,
+        mask: &Mask,
+        noise: &Noise,
+    ) -> Tensor<3> {
         let x = hidden;
         let y = self.norm_feed_forward1.forward(x.clone());
-        let x = x + self.feed_forward1.forward(y) * 0.5;
+        let x = x + self.feed_forward1.forward(y, noise) * 0.5;
         let y = self.norm_self_att.forward(x.clone());
         let x = x + self.self_attn.forward(y, positions, &mask.scores);
         let y = self.norm_conv.forward(x.clone());
         let x = x + self.conv.forward(y, mask);
         let y = self.norm_feed_forward2.forward(x.clone());
-        let x = x + self.feed_forward2.forward(y) * 0.5;
+        let x = x + self.feed_forward2.forward(y, noise) * 0.5;
         self.norm_out.forward(x)
     }
 }

@@ -2,9 +2,10 @@
 
 use burn::module::{Initializer, Module, Param};
 use burn::nn::{Linear, LinearConfig};
-use burn::tensor::{Device, Tensor, activation::{sigmoid, silu}};
+use burn::tensor::{Device, Tensor, activation::sigmoid};
 
 use super::ModelConfig;
+use super::activation::{Drop, silu_dropout};
 use super::batch_norm::MaskedBatchNorm;
 use super::depthwise::{Geometry, depthwise_conv};
 use super::mask::Mask;
@@ -46,7 +47,7 @@ impl ConvolutionModule {
         )
         .reshape([b, t, d])
             + self.depthwise_bias.val().unsqueeze::<3>();
-        self.pointwise_conv2.forward(silu(self.norm.forward(mixed, mask)))
+        self.pointwise_conv2.forward(silu_dropout(self.norm.forward(mixed, mask), Drop::NONE))
     }
 }
 

@@ -1,16 +1,19 @@
 //! The macaron feed-forward module: Linear, SiLU, Dropout, Linear.
 
 use burn::module::Module;
-use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
-use burn::tensor::{Device, Tensor, activation::silu};
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{Device, Tensor};
 
+use super::activation::silu_dropout;
+use super::noise::Noise;
 use super::ModelConfig;
 
 #[derive(Module, Debug)]
 pub(super) struct FeedForward {
     linear1: Linear,
     linear2: Linear,
-    dropout: Dropout,
+    #[module(skip)]
+    dropout: f64,
 }
 
 impl FeedForward {
@@ -22,13 +25,13 @@ impl FeedForward {
         Self {
             linear1: LinearConfig::new(outer, inner).init(device),
             linear2: LinearConfig::new(inner, outer).init(device),
-            dropout: DropoutConfig::new(config.dropout).init(),
+            dropout: config.dropout,
         }
     }
 
     /// `[B, T, D]` to `[B, T, D]`.
-    pub fn forward(&self, hidden: Tensor<3>) -> Tensor<3> {
-        let inner = self.dropout.forward(silu(self.linear1.forward(hidden)));
+    pub fn forward(&self, hidden: Tensor<3>, noise: &Noise) -> Tensor<3> {
+        let inner = silu_dropout(self.linear1.forward(hidden), noise.draw(self.dropout));
         self.linear2.forward(inner)
     }
 }

@@ -5,6 +5,7 @@
 //! wherever frames meet (convolutions, attention, batch statistics), so an utterance's logits do
 //! not depend on its batch mates. Output lengths come from the convolutions' own geometry.
 
+mod activation;
 mod attention;
 mod batch_norm;
 mod block;
@@ -12,6 +13,7 @@ mod convolution;
 pub mod depthwise;
 mod feed_forward;
 mod mask;
+mod noise;
 mod positions;
 mod subsampling;
 
@@ -24,6 +26,8 @@ use thiserror::Error;
 use block::Block;
 use mask::Mask;
 use subsampling::Subsampling;
+
+pub use noise::Noise;
 
 /// Sizes of the acoustic model; one config describes one network completely.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -184,14 +188,19 @@ impl AcousticModel {
     /// - `frame_lens`: `[B]`, at most T
     /// - returns `[B, T', C]` and `[B]`, `T'` by [`ModelConfig::output_len`]; logits past an
     ///   utterance's length are finite and meaningless
-    pub fn forward(&self, features: Tensor<3>, frame_lens: &[usize]) -> (Tensor<3>, Vec<usize>) {
+    pub fn forward(
+        &self,
+        features: Tensor<3>,
+        frame_lens: &[usize],
+        noise: &Noise,
+    ) -> (Tensor<3>, Vec<usize>) {
         let (hidden, output_lens) = self.subsampling.forward(features, frame_lens);
         let [_, t, d] = hidden.dims();
         let mask = Mask::new(&output_lens, t, &hidden.device());
         let positions = positions::relative(t, d, &hidden.device());
         let mut hidden = self.dropout.forward(hidden);
         for layer in &self.layers {
-            hidden = layer.forward(hidden, &positions, &mask);
+            hidden = layer.forward(hidden, &positions, &mask, noise);
         }
         (self.ctc_head.forward(hidden), output_lens)
     }

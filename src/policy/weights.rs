@@ -44,7 +44,7 @@ pub fn load_weights<M: Module>(mut model: M, bytes: Vec<u8>) -> Result<M, Checkp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ModelConfig;
+    use crate::model::{ModelConfig, Noise};
     use burn::tensor::{Device, Distribution, Tensor};
 
     fn config(num_layers: usize) -> ModelConfig {
@@ -64,7 +64,7 @@ mod tests {
         let model = config(2).init(20, 7, &device);
         let other = config(2).init(20, 7, &device);
         let x = Tensor::<3>::random([2, 30, 20], Distribution::Normal(0.0, 1.0), &device);
-        let logits = |m: &crate::model::AcousticModel| m.forward(x.clone(), &[30, 25]).0.to_data();
+        let logits = |m: &crate::model::AcousticModel| m.forward(x.clone(), &[30, 25], &Noise::none()).0.to_data();
         assert_ne!(logits(&model), logits(&other));
         let loaded = load_weights(other, weights_to_bytes(&model).unwrap()).unwrap();
         assert_eq!(logits(&model), logits(&loaded));

@@ -132,7 +132,7 @@ impl MetricsLog {
     /// Appends one record. Nothing is buffered: the line is with the system when this returns.
     ///
     /// # Errors
-    /// When the line cannot be written, as on a full disk.
+    /// When the line cannot be written, as on a full disk; what was written of it is taken back.
     pub fn write(&mut self, record: &MetricsRecord) -> Result<(), MetricsError> {
         let failed = |source| MetricsError::Write {
             path: self.path.clone(),
@@ -141,10 +141,12 @@ impl MetricsLog {
         };
         let mut line = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
-        self.file
-            .write_all(&line)
-            .and_then(|()| self.file.flush())
-            .map_err(failed)
+        let whole_len = self.file.metadata().map_err(failed)?.len();
+        self.file.write_all(&line).map_err(|error| {
+            // Best effort: a torn last line is also dropped when the log is opened again.
+            let _ = self.file.set_len(whole_len);
+            failed(error)
+        })
     }
 
     /// The file.

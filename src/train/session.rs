@@ -10,7 +10,7 @@ use super::step::StepOutcome;
 use super::{TrainError, TrainOptions};
 use crate::config::RunConfig;
 use crate::data::Cursor;
-use crate::model::AcousticModel;
+use crate::model::{AcousticModel, Noise};
 use crate::optim::with_stable_ids;
 use crate::policy::{Checkpoint, CheckpointError, Link, Progress, load_weights, retain, save, weights_to_bytes};
 use crate::prepare::Prepared;
@@ -106,11 +106,13 @@ impl Session {
         Ok(session)
     }
 
-    /// Makes dropout a function of seed and step, so that a resumed run draws what an
-    /// uninterrupted one would have drawn.
-    pub fn seed_step(&self) {
+    /// The randomness of the next step, a function of seed and step: a resumed run draws what an
+    /// uninterrupted one would have drawn. Seeds the device's generator too.
+    pub fn noise(&self) -> Noise {
         let step = self.progress.step as u64;
-        self.device.seed(self.config.train.seed ^ step.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let seed = self.config.train.seed ^ (step + 1).wrapping_mul(0xD134_2543_DE82_EF95);
+        self.device.seed(seed);
+        Noise::seeded(seed)
     }
 
     /// Moves the weights.

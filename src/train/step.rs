@@ -34,7 +34,7 @@ pub(super) struct StepOutcome {
 /// Computes the mean loss per label over all micro-batches together, so that accumulating equals
 /// one large batch, and updates the model unless something is not finite.
 pub(super) fn train_step(session: &mut Session, batches: Vec<Batch>, learning_rate: f64) -> StepOutcome {
-    session.seed_step();
+    let noise = session.noise();
     let num_labels: usize = batches.iter().flat_map(|batch| &batch.labels).map(|labels| labels.len().max(1)).sum();
     let audio_s = batches.iter().map(|batch| batch.audio_s).sum();
     let device = session.device.clone().autodiff();
@@ -43,7 +43,7 @@ pub(super) fn train_step(session: &mut Session, batches: Vec<Batch>, learning_ra
     let mut utterances = Vec::new();
     for batch in batches {
         let (features, batch) = upload(batch, &device);
-        let (logits, frame_lens) = session.model.forward(features, &batch.frame_lens);
+        let (logits, frame_lens) = session.model.forward(features, &batch.frame_lens, &noise);
         let problem = Arc::new(problem(&logits, frame_lens, &batch.labels, &session.tokens));
         let infeasible: Vec<bool> = (0..batch.len()).map(|row| !problem.is_feasible(row)).collect();
         let mut nll = ctc_loss(logits, problem);

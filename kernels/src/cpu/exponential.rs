@@ -14,7 +14,7 @@ pub(super) const ROUND_F64: f64 = 6_755_399_441_055_744.0;
 
 /// `e^x` for `x <= 0`, within 2 units in the last place; NaN stays NaN.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+pub fn exp(x: f32) -> f32 {
     // ln 2 in two parts, the first so short that its product with n is exact.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;

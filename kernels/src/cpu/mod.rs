@@ -4,7 +4,7 @@
 //! The same bits for any number of threads and any instruction set. A NaN among a row's
 //! logits makes its loss and the gradient of its valid frames NaN, and touches no other row.
 
-mod exponential;
+pub mod exponential;
 mod frame;
 mod sweep;
 

@@ -1,0 +1,120 @@
+//! Runs that are stopped and go on: nothing is lost, and nothing can be told from the result.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::sandbox::{Sandbox, files_below};
+use crate::tones::CONFIG;
+
+/// A run of some seconds with everything random in it.
+fn long_run() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let config = CONFIG
+        .replace("epochs = 20", "epochs = 30")
+        .replace("dropout = 0.0", "dropout = 0.1")
+        .replace("_masks = 0", "_masks = 1")
+        .replace("num_buckets = 2", "num_buckets = 3\nspeeds = [0.9, 1.0, 1.1]");
+    sandbox.write("run.toml", config);
+    sandbox.corpus("train", 40, 1);
+    sandbox.corpus("dev", 6, 2);
+    sandbox
+}
+
+fn num_lines(sandbox: &Sandbox, run: &str) -> usize {
+    fs::read_to_string(sandbox.path(&format!("{run}/metrics.jsonl"))).map_or(0, |text| text.lines().count())
+}
+
+/// All that is learnt, and nothing of how fast.
+fn learnt(sandbox: &Sandbox, run: &str) -> Vec<Value> {
+    let strip = |line: &str| {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        for key in ["wall_s", "audio_s_per_s"] {
+            record.as_object_mut().unwrap().remove(key);
+        }
+        record
+    };
+    sandbox.read(&format!("{run}/metrics.jsonl")).lines().map(strip).collect()
+}
+
+#[test]
+fn an_interrupted_run_is_saved_and_goes_on_as_if_it_had_not_been() {
+    let sandbox = long_run();
+    sandbox.train(&["run.toml", "--out", "whole"]).succeeds();
+    let total = num_lines(&sandbox, "whole");
+    for (signal, code, after) in [("INT", 130, total / 4), ("TERM", 143, total / 2)] {
+        let mut running = sandbox.start_train(&["run.toml", "--out", "parts"]);
+        running.wait_until("it was interrupted", || num_lines(&sandbox, "parts") >= after);
+        running.signal(signal);
+        let outcome = running.wait();
+        assert_eq!(outcome.code, code, "{outcome}");
+        assert!(outcome.stderr.contains("interrupted at step") && outcome.stderr.contains("resumes"), "{outcome}");
+        assert!(num_lines(&sandbox, "parts") < total, "the run was over before the signal");
+        sandbox.assert_nothing_half_written("parts");
+        // What was saved is a checkpoint like any other.
+        sandbox.eval(&["parts/checkpoints/last", "--manifest", "dev.jsonl", "--out", "measured"]).succeeds();
+    }
+    let outcome = sandbox.train(&["run.toml", "--out", "parts"]).succeeds();
+    assert!(outcome.stderr.contains("resumed at step"), "{outcome}");
+    let (whole, parts) = (learnt(&sandbox, "whole"), learnt(&sandbox, "parts"));
+    for (whole, part) in whole.iter().zip(&parts) {
+        assert_eq!(whole, part, "the first line that differs");
+    }
+    assert_eq!(whole.len(), parts.len());
+    let weights = |run: &str| fs::read(sandbox.path(&format!("{run}/checkpoints/last/model.safetensors"))).unwrap();
+    assert!(weights("whole") == weights("parts"), "the same losses from other weights");
+}
+
+#[test]
+fn a_second_signal_ends_a_run_at_once() {
+    let sandbox = long_run();
+    let mut running = sandbox.start_train(&["run.toml", "--out", "run"]);
+    running.wait_until("its first line", || num_lines(&sandbox, "run") > 1);
+    running.signal("INT");
+    running.signal("INT");
+    assert_eq!(running.wait().code, 130);
+}
+
+#[test]
+fn resume_never_refuses_a_run_and_touches_nothing() {
+    let sandbox = Sandbox::with_trained_run();
+    let contents = || -> Vec<_> {
+        let read = |path: std::path::PathBuf| (fs::read(&path).unwrap_or_default(), path);
+        files_below(&sandbox.path("run")).into_iter().map(read).collect()
+    };
+    let before = contents();
+    let words = ["run already holds a run", "--resume auto", "--out DIR"];
+    sandbox.train(&["run.toml", "--out", "run", "--resume", "never"]).fails(2, &words);
+    assert!(contents() == before, "a refused run changed the directory");
+}
+
+#[test]
+fn a_complete_run_is_not_trained_again_and_is_measured_again() {
+    let sandbox = Sandbox::with_trained_run();
+    let before = sandbox.read("run/metrics.jsonl");
+    let outcome = sandbox.train(&["run.toml", "--out", "run"]).succeeds();
+    assert!(outcome.stderr.contains("already complete"), "{outcome}");
+    assert_eq!(outcome.stdout.lines().nth(1), crate::tones::trained().stdout.lines().nth(1));
+    assert_eq!(sandbox.read("run/metrics.jsonl"), before);
+}
+
+#[test]
+fn a_run_can_start_from_another_runs_checkpoint() {
+    let sandbox = Sandbox::with_trained_run();
+    let before = files_below(&sandbox.path("run"));
+    let more = ["run.toml", "--out", "more", "--resume", "run", "--set", "train.epochs=22"];
+    let outcome = sandbox.train(&more).succeeds();
+    assert!(outcome.stderr.contains("resumed at step"), "{outcome}");
+    assert!(sandbox.path("more/checkpoints/last/manifest.json").is_file());
+    assert_eq!(files_below(&sandbox.path("run")), before);
+}
+
+#[test]
+fn leftovers_of_a_save_that_was_cut_short_are_swept() {
+    let sandbox = Sandbox::with_trained_run();
+    sandbox.write("run/checkpoints/.step-000001.partial/model.safetensors", "half");
+    let torn = sandbox.read("run/metrics.jsonl") + "{\"step\": 9";
+    sandbox.write("run/metrics.jsonl", torn);
+    sandbox.train(&["run.toml", "--out", "run", "--set", "train.epochs=22"]).succeeds();
+    sandbox.assert_nothing_half_written("run");
+}
