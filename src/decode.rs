@@ -82,23 +82,13 @@ pub fn greedy<C: Copy + PartialEq>(
 ) -> Result<Greedy<C>, DecodeError> {
     let utterances = frame_lens.len();
     if Some(best_classes.len()) != utterances.checked_mul(num_frames) {
-        return Err(DecodeError::WrongShape {
-            utterances,
-            num_frames,
-            found: best_classes.len(),
-        });
+        return Err(DecodeError::WrongShape { utterances, num_frames, found: best_classes.len() });
     }
-    let mut decoded = Greedy {
-        labels: Vec::with_capacity(utterances),
-        blanks: BlankCount::default(),
-    };
+    let mut decoded =
+        Greedy { labels: Vec::with_capacity(utterances), blanks: BlankCount::default() };
     for (row, &frame_len) in frame_lens.iter().enumerate() {
         if frame_len > num_frames {
-            return Err(DecodeError::FrameLenBeyond {
-                row,
-                frame_len,
-                num_frames,
-            });
+            return Err(DecodeError::FrameLenBeyond { row, frame_len, num_frames });
         }
         let path = &best_classes[row * num_frames..][..frame_len];
         decoded.labels.push(collapse(path, blank));
@@ -166,9 +156,8 @@ mod tests {
         // Paths are built from the labels: each repeated 1..=2 times, 0..=1 blanks between, one
         // where neighbours equal.
         let blank = 0;
-        for labels in paths(4, 3)
-            .into_iter()
-            .map(|p| p.into_iter().map(|c| c + 1).collect::<Vec<_>>())
+        for labels in
+            paths(4, 3).into_iter().map(|p| p.into_iter().map(|c| c + 1).collect::<Vec<_>>())
         {
             for choice in 0..1 << 9_u32 {
                 let mut path = Vec::new();
@@ -189,10 +178,7 @@ mod tests {
 
     #[test]
     fn exactly_five_of_27_paths_of_three_frames_spell_ab() {
-        let spelling = paths(3, 3)
-            .into_iter()
-            .filter(|path| collapse(path, 0) == [1, 2])
-            .count();
+        let spelling = paths(3, 3).into_iter().filter(|path| collapse(path, 0) == [1, 2]).count();
         assert_eq!(spelling, 5);
     }
 
@@ -202,23 +188,14 @@ mod tests {
         let classes = [1, 1, 0, 1, 2, 0, 7, 0_i32];
         let decoded = greedy(&classes, 4, &[4, 2], 0).unwrap();
         assert_eq!(decoded.labels, [vec![1, 1], vec![2]]);
-        assert_eq!(
-            decoded.blanks,
-            BlankCount {
-                blanks: 2,
-                frames: 6
-            }
-        );
+        assert_eq!(decoded.blanks, BlankCount { blanks: 2, frames: 6 });
         assert_eq!(decoded.blanks.rate(), Some(1.0 / 3.0));
     }
 
     #[test]
     fn nothing_to_decode_gives_nothing_and_no_rate() {
         assert_eq!(greedy::<u32>(&[], 0, &[], 0).unwrap().blanks.rate(), None);
-        assert_eq!(
-            greedy(&[5_u32, 5], 1, &[0, 0], 0).unwrap().labels,
-            vec![Vec::<u32>::new(); 2]
-        );
+        assert_eq!(greedy(&[5_u32, 5], 1, &[0, 0], 0).unwrap().labels, vec![Vec::<u32>::new(); 2]);
     }
 
     #[test]

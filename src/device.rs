@@ -179,7 +179,9 @@ mod gpu {
             config.compilation.cache = true;
             config.environment.path = CacheConfig::Global;
             if !CubeClRuntimeConfig::try_set(config) {
-                tracing::warn!("the GPU runtime was configured before us: compiled kernels are not kept");
+                tracing::warn!(
+                    "the GPU runtime was configured before us: compiled kernels are not kept"
+                );
             }
         });
     }
@@ -187,12 +189,15 @@ mod gpu {
     /// NVRTC needs CUDA's headers, and cubecl panics in the first kernel without them.
     fn cuda_headers() -> Result<(), String> {
         let configured = std::env::var("CUDA_PATH").ok();
-        let places = configured.as_deref().into_iter().chain(["/usr/local/cuda", "/opt/cuda", "/usr"]);
-        let mut headers = places.map(|place| std::path::Path::new(place).join("include/cuda_runtime.h"));
+        let places =
+            configured.as_deref().into_iter().chain(["/usr/local/cuda", "/opt/cuda", "/usr"]);
+        let mut headers =
+            places.map(|place| std::path::Path::new(place).join("include/cuda_runtime.h"));
         if headers.any(|header| header.is_file()) {
             return Ok(());
         }
-        Err("CUDA's headers were not found; install the CUDA toolkit or set CUDA_PATH to it".to_owned())
+        Err("CUDA's headers were not found; install the CUDA toolkit or set CUDA_PATH to it"
+            .to_owned())
     }
 }
 

@@ -32,10 +32,7 @@ where
     F: FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 {
     let temporary = Temporary::beside(path)?;
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary.path)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(&temporary.path)?;
     let mut out = BufWriter::new(file);
     produce(&mut out)?;
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -62,10 +59,7 @@ impl Temporary {
             std::process::id(),
             NEXT_TEMPORARY.fetch_add(1, Ordering::Relaxed)
         ));
-        Ok(Self {
-            path: path.with_file_name(hidden),
-            is_published: false,
-        })
+        Ok(Self { path: path.with_file_name(hidden), is_published: false })
     }
 
     fn publish(mut self, path: &Path) -> io::Result<()> {
@@ -88,9 +82,7 @@ impl Drop for Temporary {
 /// Makes the rename itself survive a power cut. Only Unix lets a directory be opened for this.
 fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         match File::open(parent.unwrap_or(Path::new(".")))?.sync_all() {
             // Some network and user-space file systems cannot sync a directory; the file is whole
             // all the same.

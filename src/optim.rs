@@ -73,7 +73,12 @@ impl OptimConfig {
             ("weight_decay", self.weight_decay.into(), self.weight_decay >= 0.0, "at least 0"),
             ("max_grad_norm", self.max_grad_norm, self.max_grad_norm >= 0.0, "at least 0"),
             ("accumulate", self.accumulate as f64, self.accumulate > 0, "at least 1"),
-            ("max_nonfinite_steps", self.max_nonfinite_steps as f64, self.max_nonfinite_steps > 0, "at least 1"),
+            (
+                "max_nonfinite_steps",
+                self.max_nonfinite_steps as f64,
+                self.max_nonfinite_steps > 0,
+                "at least 1",
+            ),
         ];
         for (key, value, is_good, range) in checks {
             if !(is_good && value.is_finite()) {
@@ -138,7 +143,12 @@ impl ModuleVisitor for Squares<'_> {
 }
 
 /// Scales the gradients so that their global norm is at most `max_norm` (0: no limit).
-pub fn clip<M: Module>(grads: GradientsParams, model: &M, norm: f64, max_norm: f64) -> GradientsParams {
+pub fn clip<M: Module>(
+    grads: GradientsParams,
+    model: &M,
+    norm: f64,
+    max_norm: f64,
+) -> GradientsParams {
     if max_norm == 0.0 || norm <= max_norm {
         return grads;
     }

@@ -24,7 +24,9 @@ pub enum PrepareError {
     #[error(transparent)]
     Tokens(#[from] TokensError),
     /// Too much of the data cannot be learnt.
-    #[error("{percent:.1} % of the training utterances have fewer frames than their transcripts need (train.max_infeasible_percent = {limit}); lower model.subsampling_factor, or correct the data; first: {first}")]
+    #[error(
+        "{percent:.1} % of the training utterances have fewer frames than their transcripts need (train.max_infeasible_percent = {limit}); lower model.subsampling_factor, or correct the data; first: {first}"
+    )]
     TooManyInfeasible {
         /// The share of such utterances.
         percent: f64,
@@ -74,7 +76,10 @@ impl SplitSummary {
     pub fn line(&self) -> String {
         format!(
             "{:<5} {:>6} utterances, {:.2} h, longest {:.2} s",
-            self.split, self.utterances, self.audio_s / 3600.0, self.longest_s
+            self.split,
+            self.utterances,
+            self.audio_s / 3600.0,
+            self.longest_s
         )
     }
 }
@@ -85,7 +90,11 @@ impl SplitSummary {
 /// # Errors
 ///
 /// [`PrepareError::Data`] listing what is broken, or [`PrepareError::TooManyInfeasible`].
-pub fn prepare(config: &RunConfig, saved_tokens: Option<&str>, screen: &Screen) -> Result<Prepared, PrepareError> {
+pub fn prepare(
+    config: &RunConfig,
+    saved_tokens: Option<&str>,
+    screen: &Screen,
+) -> Result<Prepared, PrepareError> {
     // A mistake in data.test is to be found here, not after hours of training.
     manifest::read_all(&config.data.test).map_err(DataError::from)?;
     let train_survey = look(&config.data.train, config, screen)?;
@@ -186,11 +195,15 @@ fn summarise(
         remarks.push(line);
     }
     if duration_mismatches > 0 {
-        remarks.push(format!("{duration_mismatches} durations in the manifest disagree with the audio, which counts"));
+        remarks.push(format!(
+            "{duration_mismatches} durations in the manifest disagree with the audio, which counts"
+        ));
     }
     let (unknown, utterances) = dataset.unknown_characters();
     if utterances > 0 {
-        remarks.push(format!("{utterances} transcripts hold {unknown}: never recognised, counted as errors"));
+        remarks.push(format!(
+            "{utterances} transcripts hold {unknown}: never recognised, counted as errors"
+        ));
     }
     SplitSummary {
         split,

@@ -63,17 +63,12 @@ impl Screen {
         } else {
             ProgressDrawTarget::hidden()
         };
-        Self {
-            display,
-            bars: MultiProgress::with_draw_target(target),
-        }
+        Self { display, bars: MultiProgress::with_draw_target(target) }
     }
 
     /// A writer for `tracing_subscriber::fmt().with_writer(..)` that prints above the bar.
     pub fn log_writer(&self) -> LogWriter {
-        LogWriter {
-            bars: self.bars.clone(),
-        }
+        LogWriter { bars: self.bars.clone() }
     }
 
     /// Prints lines on stderr, above the bar if there is one; nothing when silent.
@@ -137,11 +132,7 @@ fn print_above(bars: &MultiProgress, bytes: &[u8]) {
 }
 
 fn bar_style(has_colour: bool) -> ProgressStyle {
-    let template = if has_colour {
-        "[{wide_bar:.cyan/dim}] {msg}"
-    } else {
-        "[{wide_bar}] {msg}"
-    };
+    let template = if has_colour { "[{wide_bar:.cyan/dim}] {msg}" } else { "[{wide_bar}] {msg}" };
     ProgressStyle::with_template(template)
         .expect("the bar's template is well formed")
         .progress_chars("=> ")
@@ -191,17 +182,14 @@ impl Progress {
         if self.screen.display == Display::Silent {
             return;
         }
-        let (first, since) = *self
-            .pace
-            .get_or_insert_with(|| (report.step, Instant::now()));
+        let (first, since) = *self.pace.get_or_insert_with(|| (report.step, Instant::now()));
         let eta = time_left(
             report.step.saturating_sub(first),
             since.elapsed(),
             self.total_steps.saturating_sub(report.step),
         );
         if self.screen.display == Display::Bar {
-            self.bar
-                .set_message(bar_text(report, self.total_steps, eta));
+            self.bar.set_message(bar_text(report, self.total_steps, eta));
             self.bar.set_position(report.step as u64);
         } else if self.is_line_due(report.step) {
             self.screen.print(&step_line(report, self.total_steps, eta));
@@ -242,13 +230,7 @@ mod tests {
     use super::*;
 
     fn report(step: usize) -> StepReport {
-        StepReport {
-            step,
-            epoch: 2,
-            loss: 0.5678,
-            learning_rate: 3e-4,
-            audio_s_per_s: 41.23,
-        }
+        StepReport { step, epoch: 2, loss: 0.5678, learning_rate: 3e-4, audio_s_per_s: 41.23 }
     }
 
     #[test]
@@ -261,9 +243,7 @@ mod tests {
     #[test]
     fn lines_are_due_at_the_first_the_last_and_every_nth_step() {
         let progress = Screen::new(Display::Silent).training(100, 230, 50);
-        let due: Vec<usize> = (101..=230)
-            .filter(|step| progress.is_line_due(*step))
-            .collect();
+        let due: Vec<usize> = (101..=230).filter(|step| progress.is_line_due(*step)).collect();
         assert_eq!(due, [101, 150, 200, 230]);
         let never_zero = Screen::new(Display::Silent).training(0, 3, 0);
         assert!((1..=3).all(|step| never_zero.is_line_due(step)));

@@ -61,7 +61,13 @@ pub fn recognise(
     Ok(recognition)
 }
 
-fn add_batch(sum: &mut Recognition, model: &AcousticModel, tokens: &Tokens, batch: Batch, device: &Device) {
+fn add_batch(
+    sum: &mut Recognition,
+    model: &AcousticModel,
+    tokens: &Tokens,
+    batch: Batch,
+    device: &Device,
+) {
     sum.audio_s += batch.audio_s;
     let (features, batch) = upload(batch, device);
     let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &Noise::none());
@@ -99,7 +105,12 @@ pub fn upload(mut batch: Batch, device: &Device) -> (Tensor<3>, Batch) {
 ///
 /// If labels or lengths are not those of this vocabulary and these logits, a fault of ours: the
 /// labels were encoded by `tokens`, the lengths come from the model.
-pub fn problem(logits: &Tensor<3>, frame_lens: Vec<usize>, labels: &[Vec<u32>], tokens: &Tokens) -> Problem {
+pub fn problem(
+    logits: &Tensor<3>,
+    frame_lens: Vec<usize>,
+    labels: &[Vec<u32>],
+    tokens: &Tokens,
+) -> Problem {
     let [_, num_frames, num_classes] = logits.dims();
     Problem::new(num_frames, num_classes, tokens.blank(), frame_lens, labels)
         .expect("labels come from these tokens, and lengths from this model")

@@ -34,11 +34,7 @@ pub struct ScheduleConfig {
 
 impl Default for ScheduleConfig {
     fn default() -> Self {
-        Self {
-            kind: ScheduleKind::Cosine,
-            warmup_steps: 100,
-            min_lr_ratio: 0.01,
-        }
+        Self { kind: ScheduleKind::Cosine, warmup_steps: 100, min_lr_ratio: 0.01 }
     }
 }
 
@@ -92,16 +88,9 @@ impl Schedule {
         }
         let warmup_steps = config.warmup_steps;
         if warmup_steps > total_steps {
-            return Err(ScheduleError::WarmupTooLong {
-                warmup_steps,
-                total_steps,
-            });
+            return Err(ScheduleError::WarmupTooLong { warmup_steps, total_steps });
         }
-        Ok(Self {
-            config: config.clone(),
-            peak,
-            total_steps,
-        })
+        Ok(Self { config: config.clone(), peak, total_steps })
     }
 
     /// The learning rate of optimiser step `step`, the first being 0.
@@ -109,11 +98,7 @@ impl Schedule {
     /// Step `warmup_steps - 1` (or 0) has the peak; step `total_steps - 1` and all after it have
     /// the minimum. A run that is all warm-up ends at its peak.
     pub fn learning_rate(&self, step: usize) -> f64 {
-        let ScheduleConfig {
-            kind,
-            warmup_steps,
-            min_lr_ratio,
-        } = self.config;
+        let ScheduleConfig { kind, warmup_steps, min_lr_ratio } = self.config;
         // The first step already learns: a rate of 0 would waste it.
         if step + 1 < warmup_steps {
             return self.peak * (step + 1) as f64 / warmup_steps as f64;
@@ -144,11 +129,7 @@ mod tests {
     use super::*;
 
     fn schedule(kind: ScheduleKind, warmup_steps: usize, total_steps: usize) -> Schedule {
-        let config = ScheduleConfig {
-            kind,
-            warmup_steps,
-            min_lr_ratio: 0.1,
-        };
+        let config = ScheduleConfig { kind, warmup_steps, min_lr_ratio: 0.1 };
         Schedule::new(&config, 2e-3, total_steps).unwrap()
     }
 
@@ -182,13 +163,9 @@ mod tests {
             for total_steps in 1..20 {
                 for warmup_steps in 0..=total_steps {
                     let schedule = schedule(kind, warmup_steps, total_steps);
-                    let rates: Vec<f64> = (0..total_steps)
-                        .map(|step| schedule.learning_rate(step))
-                        .collect();
-                    assert!(
-                        rates.iter().all(|rate| *rate > 0.0 && *rate <= 2e-3),
-                        "{rates:?}"
-                    );
+                    let rates: Vec<f64> =
+                        (0..total_steps).map(|step| schedule.learning_rate(step)).collect();
+                    assert!(rates.iter().all(|rate| *rate > 0.0 && *rate <= 2e-3), "{rates:?}");
                     assert_eq!(rates[warmup_steps.saturating_sub(1)], 2e-3);
                     let ends_low =
                         kind == ScheduleKind::Cosine && total_steps > warmup_steps.max(1);
@@ -204,20 +181,14 @@ mod tests {
 
     #[test]
     fn impossible_numbers_are_refused_with_the_key() {
-        let config = ScheduleConfig {
-            warmup_steps: 500,
-            ..ScheduleConfig::default()
-        };
+        let config = ScheduleConfig { warmup_steps: 500, ..ScheduleConfig::default() };
         let error = Schedule::new(&config, 1e-3, 400).unwrap_err();
         assert_eq!(
             error.to_string(),
             "schedule.warmup_steps = 500 is longer than the run of 400 steps, which would end before its peak learning rate; lower it or train longer"
         );
         for ratio in [-0.1, 1.5, f64::NAN] {
-            let config = ScheduleConfig {
-                min_lr_ratio: ratio,
-                ..ScheduleConfig::default()
-            };
+            let config = ScheduleConfig { min_lr_ratio: ratio, ..ScheduleConfig::default() };
             assert!(matches!(
                 Schedule::new(&config, 1e-3, 400),
                 Err(ScheduleError::RatioOutOfRange(_))

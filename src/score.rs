@@ -52,9 +52,8 @@ impl Edits {
     /// Kaldi's line, `%WER 10.61 [ 82 / 773, 4 ins, 10 del, 68 sub ]`. Without a reference the
     /// percentage is `nan`, which is still a number to whatever parses the line.
     pub fn kaldi_line(self) -> String {
-        let percent = self
-            .rate()
-            .map_or_else(|| "nan".to_owned(), |rate| format!("{:.2}", 100.0 * rate));
+        let percent =
+            self.rate().map_or_else(|| "nan".to_owned(), |rate| format!("{:.2}", 100.0 * rate));
         format!(
             "%WER {percent} [ {} / {}, {} ins, {} del, {} sub ]",
             self.errors(),
@@ -162,41 +161,18 @@ mod tests {
 
     #[test]
     fn the_kaldi_line_is_exact() {
-        let edits = Edits {
-            hits: 695,
-            subs: 68,
-            dels: 10,
-            inss: 4,
-        };
-        assert_eq!(
-            edits.kaldi_line(),
-            "%WER 10.61 [ 82 / 773, 4 ins, 10 del, 68 sub ]"
-        );
-        let perfect = Edits {
-            hits: 3,
-            ..Edits::default()
-        };
-        assert_eq!(
-            perfect.kaldi_line(),
-            "%WER 0.00 [ 0 / 3, 0 ins, 0 del, 0 sub ]"
-        );
+        let edits = Edits { hits: 695, subs: 68, dels: 10, inss: 4 };
+        assert_eq!(edits.kaldi_line(), "%WER 10.61 [ 82 / 773, 4 ins, 10 del, 68 sub ]");
+        let perfect = Edits { hits: 3, ..Edits::default() };
+        assert_eq!(perfect.kaldi_line(), "%WER 0.00 [ 0 / 3, 0 ins, 0 del, 0 sub ]");
     }
 
     #[test]
     fn a_rate_over_no_reference_is_absent_and_its_words_are_insertions() {
         let edits = word_edits(" ", "three seven");
-        assert_eq!(
-            edits,
-            Edits {
-                inss: 2,
-                ..Edits::default()
-            }
-        );
+        assert_eq!(edits, Edits { inss: 2, ..Edits::default() });
         assert_eq!(edits.rate(), None);
-        assert_eq!(
-            edits.kaldi_line(),
-            "%WER nan [ 2 / 0, 2 ins, 0 del, 0 sub ]"
-        );
+        assert_eq!(edits.kaldi_line(), "%WER nan [ 2 / 0, 2 ins, 0 del, 0 sub ]");
         assert_eq!(CorpusScore::default().sentence_error_rate(), None);
     }
 
@@ -229,23 +205,11 @@ mod tests {
 
     #[test]
     fn characters_count_one_space_between_words_and_none_around() {
-        assert_eq!(
-            character_edits("  ab \t c ", "ab c"),
-            Edits {
-                hits: 4,
-                ..Edits::default()
-            }
-        );
+        assert_eq!(character_edits("  ab \t c ", "ab c"), Edits { hits: 4, ..Edits::default() });
         // "a b" against "ab": the space is missing, 1 of 3 characters.
         assert_eq!(character_edits("a b", "ab").rate(), Some(1.0 / 3.0));
         // One scalar value, not two bytes.
-        assert_eq!(
-            character_edits("é", "e"),
-            Edits {
-                subs: 1,
-                ..Edits::default()
-            }
-        );
+        assert_eq!(character_edits("é", "e"), Edits { subs: 1, ..Edits::default() });
     }
 
     #[test]

@@ -76,11 +76,9 @@ mod tests {
 
     #[test]
     fn normalising_twice_changes_nothing() {
-        for text in [
-            "\u{130}stanbul \u{1e9e} \u{fb01}n",
-            "A--B 3.5\u{20ac}",
-            "\u{1c4}\u{3a3}\u{301}",
-        ] {
+        for text in
+            ["\u{130}stanbul \u{1e9e} \u{fb01}n", "A--B 3.5\u{20ac}", "\u{1c4}\u{3a3}\u{301}"]
+        {
             let once = Normalizer::Basic.normalize(text);
             assert_eq!(Normalizer::Basic.normalize(&once), once);
         }

@@ -48,11 +48,7 @@ impl UnknownCharacters {
             .map(|(symbol, count)| format!("{symbol:?} (U+{:04X}) {count}x", u32::from(**symbol)))
             .collect();
         let more = counts.len().saturating_sub(10);
-        if more > 0 {
-            format!("{} and {more} more", shown.join(", "))
-        } else {
-            shown.join(", ")
-        }
+        if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
     }
 }
 
@@ -98,11 +94,8 @@ impl Tokens {
     }
 
     fn from_symbols(symbols: Vec<char>) -> Tokens {
-        let classes = symbols
-            .iter()
-            .enumerate()
-            .map(|(class, symbol)| (*symbol, class as u32))
-            .collect();
+        let classes =
+            symbols.iter().enumerate().map(|(class, symbol)| (*symbol, class as u32)).collect();
         Tokens { symbols, classes }
     }
 
@@ -127,11 +120,7 @@ impl Tokens {
     /// Lists the characters without a class.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, UnknownCharacters> {
         let (labels, unknown) = self.encode_known(text);
-        if unknown.is_empty() {
-            Ok(labels)
-        } else {
-            Err(unknown)
-        }
+        if unknown.is_empty() { Ok(labels) } else { Err(unknown) }
     }
 
     /// The classes of the characters that have one, and the others with their counts.
@@ -149,10 +138,7 @@ impl Tokens {
 
     /// The text that `labels` spell. Blanks and classes beyond the alphabet spell nothing.
     pub fn decode(&self, labels: &[u32]) -> String {
-        labels
-            .iter()
-            .filter_map(|label| self.symbols.get(*label as usize))
-            .collect()
+        labels.iter().filter_map(|label| self.symbols.get(*label as usize)).collect()
     }
 
     /// The content of a tokens file.
@@ -176,10 +162,8 @@ impl Tokens {
     /// # Errors
     /// Names the line that is wrong.
     pub fn load(path: &Path) -> Result<Tokens, TokensError> {
-        let text = std::fs::read_to_string(path).map_err(|source| TokensError::Read {
-            path: path.into(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| TokensError::Read { path: path.into(), source })?;
         Tokens::parse(&text, path)
     }
 
@@ -189,11 +173,7 @@ impl Tokens {
     /// Names the line that is wrong.
     pub fn parse(text: &str, path: &Path) -> Result<Tokens, TokensError> {
         let fail = |line: usize, reason: String| {
-            Err(TokensError::Line {
-                path: path.into(),
-                line,
-                reason,
-            })
+            Err(TokensError::Line { path: path.into(), line, reason })
         };
         let mut lines = text.lines().enumerate();
         let header = lines.next().map_or("", |(_, line)| line);
@@ -250,10 +230,7 @@ mod tests {
         for text in ["", "three", "seven oh nine's", "   ", "<>#\u{e9}\u{a0}\t"] {
             let labels = tokens.encode(text).unwrap();
             assert_eq!(tokens.decode(&labels), text);
-            assert!(
-                labels.iter().all(|label| *label < tokens.blank()),
-                "no text spells the blank"
-            );
+            assert!(labels.iter().all(|label| *label < tokens.blank()), "no text spells the blank");
         }
         assert_eq!(tokens.num_classes(), tokens.symbols().len() + 1);
         assert_eq!(tokens.decode(&[tokens.blank(), 99_999]), "");
@@ -263,12 +240,7 @@ mod tests {
     fn unknown_characters_are_listed_with_counts_and_the_rest_is_kept() {
         let error = tokens().encode("three zz top").unwrap_err();
         assert_eq!(error.counts, BTreeMap::from([('z', 2), ('p', 1)]));
-        assert!(
-            error
-                .to_string()
-                .contains("'z' (U+007A) 2x, 'p' (U+0070) 1x"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("'z' (U+007A) 2x, 'p' (U+0070) 1x"), "{error}");
         let (labels, _) = tokens().encode_known("three zz top");
         assert_eq!(tokens().decode(&labels), "three  to");
     }
@@ -276,18 +248,12 @@ mod tests {
     #[test]
     fn the_file_round_trips_and_does_not_depend_on_the_order_of_transcripts() {
         let tokens = tokens();
-        assert_eq!(
-            Tokens::parse(&tokens.to_text(), Path::new("t")).unwrap(),
-            tokens
-        );
+        assert_eq!(Tokens::parse(&tokens.to_text(), Path::new("t")).unwrap(), tokens);
         let crlf = tokens.to_text().replace('\n', "\r\n");
         assert_eq!(Tokens::parse(&crlf, Path::new("t")).unwrap(), tokens);
         let a = Tokens::from_transcripts(["ab", "cd"]).unwrap();
         assert_eq!(a, Tokens::from_transcripts(["dc", "ba"]).unwrap());
-        assert!(matches!(
-            Tokens::from_transcripts(["", ""]),
-            Err(TokensError::Empty)
-        ));
+        assert!(matches!(Tokens::from_transcripts(["", ""]), Err(TokensError::Empty)));
     }
 
     #[test]
@@ -301,14 +267,9 @@ mod tests {
             ("asr-tokens 1\na\nb\na\n", "line 2"),
             ("asr-tokens 1\n<U+D800>\n", "tokens.txt:2:"),
         ] {
-            let error = Tokens::parse(text, Path::new("tokens.txt"))
-                .unwrap_err()
-                .to_string();
+            let error = Tokens::parse(text, Path::new("tokens.txt")).unwrap_err().to_string();
             assert!(error.contains(want), "{text:?}: {error}");
         }
-        assert!(matches!(
-            Tokens::load(Path::new("/nonexistent/t")),
-            Err(TokensError::Read { .. })
-        ));
+        assert!(matches!(Tokens::load(Path::new("/nonexistent/t")), Err(TokensError::Read { .. })));
     }
 }

@@ -10,13 +10,17 @@ use crate::tones::{line, wav};
 fn with_recording(bytes: &[u8]) -> Sandbox {
     let sandbox = Sandbox::with_tones();
     sandbox.write("audio/odd.wav", bytes);
-    sandbox.append("train.jsonl", "{\"audio_filepath\": \"audio/odd.wav\", \"text\": \"a\", \"id\": \"odd\"}\n");
+    sandbox.append(
+        "train.jsonl",
+        "{\"audio_filepath\": \"audio/odd.wav\", \"text\": \"a\", \"id\": \"odd\"}\n",
+    );
     sandbox
 }
 
 #[track_caller]
 fn refused(sandbox: &Sandbox, words: &[&str]) {
-    let place: &[&str] = &["1 of 13 utterances", "train.jsonl:13: utterance \"odd\"", "audio/odd.wav"];
+    let place: &[&str] =
+        &["1 of 13 utterances", "train.jsonl:13: utterance \"odd\"", "audio/odd.wav"];
     sandbox.train(&["run.toml", "--out", "run"]).fails(3, &[place, words].concat());
     assert_eq!(files_below(&sandbox.path("run")), Vec::<std::path::PathBuf>::new());
 }
@@ -44,7 +48,10 @@ fn a_recording_without_samples_is_named() {
 
 #[test]
 fn a_truncated_recording_says_what_was_promised_and_what_is_there() {
-    refused(&with_recording(&second()[..10_000]), &["truncated", "promises", "holds", "fetch or export it again"]);
+    refused(
+        &with_recording(&second()[..10_000]),
+        &["truncated", "promises", "holds", "fetch or export it again"],
+    );
 }
 
 #[test]
@@ -54,15 +61,21 @@ fn a_header_cut_short_is_named() {
 
 #[test]
 fn a_truncated_flac_file_is_named() {
-    let flac = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/audio/tone.flac")).unwrap();
+    let flac =
+        fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/audio/tone.flac")).unwrap();
     let sandbox = with_recording(&flac[..flac.len() / 2]);
-    sandbox.train(&["run.toml", "--out", "run", "--set", "data.resample=allow"]).fails(3, &["odd.wav"]);
+    sandbox
+        .train(&["run.toml", "--out", "run", "--set", "data.resample=allow"])
+        .fails(3, &["odd.wav"]);
 }
 
 #[test]
 fn what_is_no_audio_says_what_it_is() {
     refused(&with_recording(b"<!DOCTYPE html><html><body>404</body></html>"), &["not audio"]);
-    refused(&with_recording(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"), &["not audio"]);
+    refused(
+        &with_recording(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"),
+        &["not audio"],
+    );
 }
 
 #[test]
@@ -89,7 +102,9 @@ fn stereo_names_the_option_and_the_chosen_channel_is_heard() {
     for choice in ["data.channel=mix", "data.channel=1"] {
         sandbox.check(&["run.toml", "--set", choice]).succeeds();
     }
-    sandbox.check(&["run.toml", "--set", "data.channel=2"]).fails(3, &["odd.wav", "channel 2", "2 channels"]);
+    sandbox
+        .check(&["run.toml", "--set", "data.channel=2"])
+        .fails(3, &["odd.wav", "channel 2", "2 channels"]);
 }
 
 #[test]
@@ -97,7 +112,8 @@ fn a_recording_too_short_or_too_long_is_left_out_and_counted() {
     let sandbox = with_recording(&wav(8_000, 1, &[100; 400]));
     sandbox.write("audio/long.wav", wav(8_000, 1, &[100; 48_000]));
     sandbox.append("train.jsonl", &line("audio/long.wav", 6.0, "a", "long"));
-    let outcome = sandbox.train(&["run.toml", "--out", "run", "--set", "data.max_duration_s=4"]).succeeds();
+    let outcome =
+        sandbox.train(&["run.toml", "--out", "run", "--set", "data.max_duration_s=4"]).succeeds();
     assert!(outcome.stderr.contains("left out: 1 shorter than data.min_duration_s"), "{outcome}");
     assert!(outcome.stderr.contains("left out: 1 longer than data.max_duration_s"), "{outcome}");
     assert!(outcome.stderr.contains("train     12 utterances"), "{outcome}");
@@ -106,7 +122,9 @@ fn a_recording_too_short_or_too_long_is_left_out_and_counted() {
 #[test]
 fn a_recording_longer_than_a_batch_names_both_options() {
     let sandbox = with_recording(&wav(8_000, 1, &[100; 160_000]));
-    sandbox.train(&["run.toml", "--out", "run"]).fails(3, &["\"odd\"", "raise data.batch_s or lower data.max_duration_s"]);
+    sandbox
+        .train(&["run.toml", "--out", "run"])
+        .fails(3, &["\"odd\"", "raise data.batch_s or lower data.max_duration_s"]);
 }
 
 #[test]
@@ -123,8 +141,12 @@ fn nothing_is_left_out_of_an_evaluation_however_short_or_long() {
         .collect();
     sandbox.write("odd.jsonl", manifest);
     let outcome = sandbox.eval(&["run", "--manifest", "odd.jsonl"]).succeeds();
-    assert!(outcome.stdout.contains("/ 8, "), "8 reference words, whatever was recognised: {outcome}");
-    let results: serde_json::Value = serde_json::from_str(&sandbox.read("run/eval/odd/results.json")).unwrap();
+    assert!(
+        outcome.stdout.contains("/ 8, "),
+        "8 reference words, whatever was recognised: {outcome}"
+    );
+    let results: serde_json::Value =
+        serde_json::from_str(&sandbox.read("run/eval/odd/results.json")).unwrap();
     assert_eq!(results["utterances"], 4);
     assert_eq!(results["infeasible"], 3, "the long one alone has frames enough");
 }

@@ -27,9 +27,14 @@ fn an_unknown_key_names_place_and_nearest_key() {
     let config = sandbox.read("run.toml").replace("learning_rate", "learning_rte");
     let line = 1 + config.lines().position(|line| line.starts_with("learning_rte")).unwrap();
     sandbox.write("run.toml", &config);
-    let place = format!("run.toml:{line}:1: unknown key `optim.learning_rte`; the nearest known key is `optim.learning_rate`");
+    let place = format!(
+        "run.toml:{line}:1: unknown key `optim.learning_rte`; the nearest known key is `optim.learning_rate`"
+    );
     sandbox.train(&["run.toml", "--out", "run"]).fails(2, &[&place]);
-    set_refused("optim.learning_rte=1e-3", &["--set optim.learning_rte=1e-3", "`optim.learning_rate`"]);
+    set_refused(
+        "optim.learning_rte=1e-3",
+        &["--set optim.learning_rte=1e-3", "`optim.learning_rate`"],
+    );
 }
 
 #[test]
@@ -38,7 +43,10 @@ fn a_value_of_the_wrong_type_names_place_expected_and_found() {
         "optim.beta1 = \"high\"",
         &["run.toml:1:15: `optim.beta1`: expected a number, found string \"high\""],
     );
-    set_refused("train.epochs=many", &["--set train.epochs=many", "expected a whole number, 0 or more"]);
+    set_refused(
+        "train.epochs=many",
+        &["--set train.epochs=many", "expected a whole number, 0 or more"],
+    );
 }
 
 #[test]
@@ -70,15 +78,21 @@ fn a_value_out_of_range_names_its_key() {
 
 #[test]
 fn a_missing_config_is_named() {
-    Sandbox::new().train(&["no.toml"]).fails(2, &["no.toml: cannot read the config file", "No such file"]);
+    Sandbox::new()
+        .train(&["no.toml"])
+        .fails(2, &["no.toml: cannot read the config file", "No such file"]);
 }
 
 #[test]
 fn a_command_line_that_means_nothing_shows_what_would() {
     let sandbox = Sandbox::with_tones();
     sandbox.run("asr-train", &[]).fails(2, &["CONFIG", "Usage: asr-train"]);
-    sandbox.run("asr-train", &["run.toml", "--epochs", "3"]).fails(2, &["--epochs", "Usage: asr-train"]);
-    sandbox.run("asr-train", &["run.toml", "--device", "gpu"]).fails(2, &["\"gpu\" is no device", "cuda[:i]"]);
+    sandbox
+        .run("asr-train", &["run.toml", "--epochs", "3"])
+        .fails(2, &["--epochs", "Usage: asr-train"]);
+    sandbox
+        .run("asr-train", &["run.toml", "--device", "gpu"])
+        .fails(2, &["\"gpu\" is no device", "cuda[:i]"]);
     sandbox.train(&["run.toml", "--set", "optim.learning_rate"]).fails(2, &["expected key=value"]);
     sandbox.run("asr-eval", &[]).fails(2, &["RUN|CHECKPOINT", "Usage: asr-eval"]);
     sandbox.eval(&["run", "--max-wer", "-1"]).fails(2, &["--max-wer"]);
@@ -90,7 +104,9 @@ fn a_directory_without_a_checkpoint_is_no_run() {
     let sandbox = Sandbox::with_tones();
     sandbox.eval(&["audio"]).fails(2, &["audio holds no checkpoint", "checkpoints/last"]);
     sandbox.eval(&["nowhere"]).fails(2, &["nowhere holds no checkpoint"]);
-    sandbox.train(&["run.toml", "--out", "run", "--resume", "nowhere"]).fails(2, &["nowhere holds no checkpoint"]);
+    sandbox
+        .train(&["run.toml", "--out", "run", "--resume", "nowhere"])
+        .fails(2, &["nowhere holds no checkpoint"]);
 }
 
 #[test]

@@ -30,7 +30,9 @@ fn an_output_directory_that_refuses_files_is_named_with_the_option() {
 fn an_evaluation_that_cannot_be_written_is_named_with_the_option() {
     let sandbox = Sandbox::with_trained_run();
     sandbox.write("file", "in the way");
-    sandbox.eval(&["run", "--manifest", "test.jsonl", "--out", "file/report"]).fails(2, &["file/report/eval", "--out DIR"]);
+    sandbox
+        .eval(&["run", "--manifest", "test.jsonl", "--out", "file/report"])
+        .fails(2, &["file/report/eval", "--out DIR"]);
 }
 
 /// A file system of its own, gone when dropped.
@@ -56,7 +58,8 @@ impl SmallDisk {
     /// Leaves room for `kib` and no more.
     fn fill_up_to(&self, kib: usize) {
         let filler = self.0.join("filler");
-        let output = Command::new("df").args(["--output=avail", "-k"]).arg(&self.0).output().unwrap();
+        let output =
+            Command::new("df").args(["--output=avail", "-k"]).arg(&self.0).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let free: usize = text.lines().last().unwrap().trim().parse().unwrap();
         fs::write(filler, vec![0; 1024 * (free - kib)]).unwrap();
@@ -67,7 +70,11 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         // Lazily: a failed test may have left a file open in it.
         let unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
-        assert!(unmounted.is_ok_and(|status| status.success()), "{} is still mounted", self.0.display());
+        assert!(
+            unmounted.is_ok_and(|status| status.success()),
+            "{} is still mounted",
+            self.0.display()
+        );
     }
 }
 
@@ -103,7 +110,15 @@ fn metrics_on_a_full_disk_end_the_run_without_a_torn_line() {
     let disk = SmallDisk::mount(&sandbox.path("disk"), 4_096);
     sandbox.train(&["run.toml", "--out", "disk/run"]).succeeds();
     disk.fill_up_to(0);
-    let more = ["run.toml", "--out", "disk/run", "--set", "train.epochs=400", "--set", "train.validate_every=400"];
+    let more = [
+        "run.toml",
+        "--out",
+        "disk/run",
+        "--set",
+        "train.epochs=400",
+        "--set",
+        "train.validate_every=400",
+    ];
     // Only the config is the same size as before and takes no new room; metrics grow until they cannot.
     let outcome = sandbox.train(&more).fails(1, &["No space left on device", "disk/run"]);
     sandbox.assert_nothing_half_written("disk/run");

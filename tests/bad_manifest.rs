@@ -62,7 +62,10 @@ fn a_malformed_line_is_named_by_file_line_and_column() {
     ] {
         let sandbox = Sandbox::with_tones();
         with_line(&sandbox, 3, text);
-        refused(&sandbox, &[place, "each line is a JSON object with \"audio_filepath\" and \"text\""]);
+        refused(
+            &sandbox,
+            &[place, "each line is a JSON object with \"audio_filepath\" and \"text\""],
+        );
     }
 }
 
@@ -90,8 +93,14 @@ fn a_byte_order_mark_windows_lines_and_blank_lines_are_read() {
     let dev = sandbox.read("dev.jsonl");
     sandbox.write("dev.jsonl", dev.trim_end());
     let outcome = sandbox.check(&["run.toml"]).succeeds();
-    assert!(outcome.stdout.contains("train     12 utterances"), "no utterance may be lost: {outcome}");
-    assert!(outcome.stdout.contains("dev        4 utterances"), "no utterance may be lost: {outcome}");
+    assert!(
+        outcome.stdout.contains("train     12 utterances"),
+        "no utterance may be lost: {outcome}"
+    );
+    assert!(
+        outcome.stdout.contains("dev        4 utterances"),
+        "no utterance may be lost: {outcome}"
+    );
     sandbox.train(&["run.toml", "--out", "run"]).succeeds();
 }
 
@@ -99,7 +108,10 @@ fn a_byte_order_mark_windows_lines_and_blank_lines_are_read() {
 fn an_id_given_twice_names_both_lines() {
     let sandbox = Sandbox::with_tones();
     sandbox.append("train.jsonl", &line("audio/train-001.wav", 1.0, "a", "train-003"));
-    refused(&sandbox, &["train.jsonl:13: id \"train-003\" is also on line 4", "give each utterance its own"]);
+    refused(
+        &sandbox,
+        &["train.jsonl:13: id \"train-003\" is also on line 4", "give each utterance its own"],
+    );
 }
 
 #[test]
@@ -108,8 +120,13 @@ fn recordings_of_one_name_in_two_folders_are_two_utterances() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     sandbox.utterance("x/take", "a", &mut rng);
     sandbox.utterance("y/take", "b", &mut rng);
-    let unnamed = |path: &str, text: &str| format!("{{\"audio_filepath\": \"{path}\", \"text\": \"{text}\"}}\n");
-    sandbox.append("train.jsonl", &(unnamed("audio/x/take.wav", "a") + &unnamed("audio/y/take.wav", "b")));
+    let unnamed = |path: &str, text: &str| {
+        format!("{{\"audio_filepath\": \"{path}\", \"text\": \"{text}\"}}\n")
+    };
+    sandbox.append(
+        "train.jsonl",
+        &(unnamed("audio/x/take.wav", "a") + &unnamed("audio/y/take.wav", "b")),
+    );
     let outcome = sandbox.check(&["run.toml"]).succeeds();
     assert!(outcome.stdout.contains("train     14 utterances"), "{outcome}");
 }
@@ -132,7 +149,11 @@ fn a_duration_or_an_offset_that_is_no_time_is_named_by_its_line() {
         (r#""duration": "2 s""#, "invalid type: string \"2 s\""),
     ] {
         let sandbox = Sandbox::with_tones();
-        with_line(&sandbox, 2, &format!(r#"{{"audio_filepath": "audio/train-001.wav", "text": "a", {fields}}}"#));
+        with_line(
+            &sandbox,
+            2,
+            &format!(r#"{{"audio_filepath": "audio/train-001.wav", "text": "a", {fields}}}"#),
+        );
         refused(&sandbox, &["train.jsonl:2:", words]);
     }
 }
@@ -144,10 +165,20 @@ fn a_duration_that_disagrees_with_the_audio_stops_the_run_unless_the_config_trus
     sandbox.append("train.jsonl", &line("audio/long.wav", 2.5, "a", "long"));
     refused(
         &sandbox,
-        &["train.jsonl:13: utterance \"long\"", "says 2.5 s but", "long.wav has 1.000 s", "data.duration_mismatch = \"warn\""],
+        &[
+            "train.jsonl:13: utterance \"long\"",
+            "says 2.5 s but",
+            "long.wav has 1.000 s",
+            "data.duration_mismatch = \"warn\"",
+        ],
     );
-    let trusting = sandbox.train(&["run.toml", "--out", "run", "--set", "data.duration_mismatch=warn"]).succeeds();
-    assert!(trusting.stderr.contains("1 durations in the manifest disagree with the audio"), "{trusting}");
+    let trusting = sandbox
+        .train(&["run.toml", "--out", "run", "--set", "data.duration_mismatch=warn"])
+        .succeeds();
+    assert!(
+        trusting.stderr.contains("1 durations in the manifest disagree with the audio"),
+        "{trusting}"
+    );
 }
 
 #[test]

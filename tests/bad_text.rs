@@ -16,7 +16,9 @@ fn an_empty_transcript_is_kept_dropped_or_refused_as_the_config_says() {
     let sandbox = with_transcript("train.jsonl", "");
     let kept = sandbox.train(&["run.toml", "--out", "kept"]).succeeds();
     assert!(kept.stderr.contains("train     13 utterances"), "{kept}");
-    let dropped = sandbox.train(&["run.toml", "--out", "dropped", "--set", "data.empty_text=drop"]).succeeds();
+    let dropped = sandbox
+        .train(&["run.toml", "--out", "dropped", "--set", "data.empty_text=drop"])
+        .succeeds();
     assert!(dropped.stderr.contains("train     12 utterances"), "{dropped}");
     assert!(dropped.stderr.contains("left out: 1 empty transcript"), "{dropped}");
     let words = ["train.jsonl:13: utterance \"odd\"", "transcript is empty", "data.empty_text"];
@@ -26,7 +28,9 @@ fn an_empty_transcript_is_kept_dropped_or_refused_as_the_config_says() {
 #[test]
 fn a_transcript_of_blanks_is_an_empty_transcript() {
     let sandbox = with_transcript("train.jsonl", "  ");
-    sandbox.check(&["run.toml", "--set", "data.empty_text=error"]).fails(3, &["\"odd\"", "transcript is empty"]);
+    sandbox
+        .check(&["run.toml", "--set", "data.empty_text=error"])
+        .fails(3, &["\"odd\"", "transcript is empty"]);
 }
 
 #[test]
@@ -41,7 +45,11 @@ fn transcripts_without_any_character_train_nothing() {
 fn a_character_unknown_in_dev_is_reported_before_training() {
     let sandbox = with_transcript("dev.jsonl", "a zebra");
     let outcome = sandbox.train(&["run.toml", "--out", "run"]).succeeds();
-    let words = ["1 transcripts hold characters outside the alphabet", "'z' (U+007A) 1x", "counted as errors"];
+    let words = [
+        "1 transcripts hold characters outside the alphabet",
+        "'z' (U+007A) 1x",
+        "counted as errors",
+    ];
     for word in words {
         assert!(outcome.stderr.contains(word), "{word}: {outcome}");
     }
@@ -55,14 +63,22 @@ fn a_character_unknown_in_an_evaluation_is_counted_and_costs_its_words() {
     let known = sandbox.read("test.jsonl");
     sandbox.write("strange.jsonl", known.replace("\"text\":\"", "\"text\":\"q\u{e9}q "));
     let outcome = sandbox.eval(&["run", "--manifest", "strange.jsonl"]).succeeds();
-    assert!(outcome.stderr.contains("20 transcripts hold characters outside the alphabet"), "{outcome}");
+    assert!(
+        outcome.stderr.contains("20 transcripts hold characters outside the alphabet"),
+        "{outcome}"
+    );
     assert!(outcome.stderr.contains("'q' (U+0071) 40x, '\u{e9}' (U+00E9) 20x"), "{outcome}");
-    let results: serde_json::Value = serde_json::from_str(&sandbox.read("run/eval/strange/results.json")).unwrap();
+    let results: serde_json::Value =
+        serde_json::from_str(&sandbox.read("run/eval/strange/results.json")).unwrap();
     assert_eq!(results["unknown_character_count"], 60);
     assert_eq!(results["unknown_characters"]["q"], 40);
-    let usual: serde_json::Value = serde_json::from_str(&sandbox.read("run/eval/test/results.json")).unwrap();
+    let usual: serde_json::Value =
+        serde_json::from_str(&sandbox.read("run/eval/test/results.json")).unwrap();
     assert_eq!(results["ref_words"].as_u64(), usual["ref_words"].as_u64().map(|words| words + 20));
-    assert!(results["deletions"].as_u64() >= usual["deletions"].as_u64().map(|deletions| deletions + 1), "{results}");
+    assert!(
+        results["deletions"].as_u64() >= usual["deletions"].as_u64().map(|deletions| deletions + 1),
+        "{results}"
+    );
     assert_eq!(usual["unknown_character_count"], 0);
 }
 
@@ -72,7 +88,11 @@ fn a_resumed_run_refuses_transcripts_that_its_vocabulary_cannot_spell() {
     sandbox.train(&["run.toml", "--out", "run"]).succeeds();
     let manifest = sandbox.read("train.jsonl").replace("\"text\":\"a b\"", "\"text\":\"a z\"");
     sandbox.write("train.jsonl", manifest);
-    let words = ["1 utterances hold characters outside the alphabet: 'z' (U+007A) 1x", "data.normalizer", "train.jsonl:"];
+    let words = [
+        "1 utterances hold characters outside the alphabet: 'z' (U+007A) 1x",
+        "data.normalizer",
+        "train.jsonl:",
+    ];
     sandbox.train(&["run.toml", "--out", "run", "--set", "train.epochs=3"]).fails(3, &words);
 }
 
@@ -80,9 +100,14 @@ fn a_resumed_run_refuses_transcripts_that_its_vocabulary_cannot_spell() {
 fn a_transcript_longer_than_its_frames_is_left_out_by_name_and_counted_in_the_metrics() {
     let sandbox = with_transcript("train.jsonl", &"a b c ".repeat(20));
     let outcome = sandbox.train(&["run.toml", "--out", "run"]).succeeds();
-    assert!(outcome.stderr.contains("left out: 1 too few frames to spell its transcript"), "{outcome}");
+    assert!(
+        outcome.stderr.contains("left out: 1 too few frames to spell its transcript"),
+        "{outcome}"
+    );
     assert!(outcome.stderr.contains("train.jsonl:13 (\"odd\")"), "{outcome}");
-    for record in sandbox.read("run/metrics.jsonl").lines().filter(|line| line.contains("\"train\"")) {
+    for record in
+        sandbox.read("run/metrics.jsonl").lines().filter(|line| line.contains("\"train\""))
+    {
         let record: serde_json::Value = serde_json::from_str(record).unwrap();
         assert_eq!(record["infeasible"], 1);
         assert!(record["loss"].as_f64().is_some_and(f64::is_finite), "{record}");
@@ -92,6 +117,13 @@ fn a_transcript_longer_than_its_frames_is_left_out_by_name_and_counted_in_the_me
 #[test]
 fn too_many_transcripts_longer_than_their_frames_stop_the_run() {
     let sandbox = with_transcript("train.jsonl", &"a b c ".repeat(20));
-    let words = ["7.7 %", "train.max_infeasible_percent = 5", "model.subsampling_factor", "train.jsonl:13 (\"odd\")"];
-    sandbox.train(&["run.toml", "--out", "run", "--set", "train.max_infeasible_percent=5"]).fails(3, &words);
+    let words = [
+        "7.7 %",
+        "train.max_infeasible_percent = 5",
+        "model.subsampling_factor",
+        "train.jsonl:13 (\"odd\")",
+    ];
+    sandbox
+        .train(&["run.toml", "--out", "run", "--set", "train.max_infeasible_percent=5"])
+        .fails(3, &words);
 }

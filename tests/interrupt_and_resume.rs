@@ -22,7 +22,8 @@ fn long_run() -> Sandbox {
 }
 
 fn num_lines(sandbox: &Sandbox, run: &str) -> usize {
-    fs::read_to_string(sandbox.path(&format!("{run}/metrics.jsonl"))).map_or(0, |text| text.lines().count())
+    fs::read_to_string(sandbox.path(&format!("{run}/metrics.jsonl")))
+        .map_or(0, |text| text.lines().count())
 }
 
 /// All that is learnt, and nothing of how fast.
@@ -48,11 +49,16 @@ fn an_interrupted_run_is_saved_and_goes_on_as_if_it_had_not_been() {
         running.signal(signal);
         let outcome = running.wait();
         assert_eq!(outcome.code, code, "{outcome}");
-        assert!(outcome.stderr.contains("interrupted at step") && outcome.stderr.contains("resumes"), "{outcome}");
+        assert!(
+            outcome.stderr.contains("interrupted at step") && outcome.stderr.contains("resumes"),
+            "{outcome}"
+        );
         assert!(num_lines(&sandbox, "parts") < total, "the run was over before the signal");
         sandbox.assert_nothing_half_written("parts");
         // What was saved is a checkpoint like any other.
-        sandbox.eval(&["parts/checkpoints/last", "--manifest", "dev.jsonl", "--out", "measured"]).succeeds();
+        sandbox
+            .eval(&["parts/checkpoints/last", "--manifest", "dev.jsonl", "--out", "measured"])
+            .succeeds();
     }
     let outcome = sandbox.train(&["run.toml", "--out", "parts"]).succeeds();
     assert!(outcome.stderr.contains("resumed at step"), "{outcome}");
@@ -61,7 +67,9 @@ fn an_interrupted_run_is_saved_and_goes_on_as_if_it_had_not_been() {
         assert_eq!(whole, part, "the first line that differs");
     }
     assert_eq!(whole.len(), parts.len());
-    let weights = |run: &str| fs::read(sandbox.path(&format!("{run}/checkpoints/last/model.safetensors"))).unwrap();
+    let weights = |run: &str| {
+        fs::read(sandbox.path(&format!("{run}/checkpoints/last/model.safetensors"))).unwrap()
+    };
     assert!(weights("whole") == weights("parts"), "the same losses from other weights");
 }
 

@@ -31,13 +31,18 @@ fn rank(module: &str) -> usize {
 /// The modules that `lib.rs` declares.
 fn modules() -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("src/lib.rs")).unwrap();
-    let declared = text.lines().filter_map(|line| line.strip_suffix(';')?.rsplit_once("mod ").map(|(_, name)| name.to_owned()));
+    let declared = text.lines().filter_map(|line| {
+        line.strip_suffix(';')?.rsplit_once("mod ").map(|(_, name)| name.to_owned())
+    });
     declared.collect()
 }
 
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let files = crate::sandbox::files_below(directory);
-    files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+    files
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
 }
 
 /// The code of a file without its tests and comments.
@@ -90,7 +95,8 @@ fn first_name(path: &str) -> String {
 /// The module that a file belongs to, and what `super::` of how many means the crate's root there.
 fn module_and_depth(path: &Path) -> (String, usize) {
     let relative = path.strip_prefix(root().join("src")).unwrap().with_extension("");
-    let mut parts: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let mut parts: Vec<String> =
+        relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     if parts.last().is_some_and(|last| last == "mod") {
         parts.pop();
     }
@@ -120,7 +126,8 @@ fn imports_point_one_way() {
 
 #[test]
 fn every_module_has_a_rank_and_every_rank_a_module() {
-    let ranked: BTreeSet<String> = LAYERS.iter().flat_map(|layer| layer.iter().map(|name| (*name).to_owned())).collect();
+    let ranked: BTreeSet<String> =
+        LAYERS.iter().flat_map(|layer| layer.iter().map(|name| (*name).to_owned())).collect();
     assert_eq!(modules(), ranked);
 }
 
@@ -129,7 +136,10 @@ fn the_programs_are_nothing_but_their_command() {
     for name in ["asr-train", "asr-eval"] {
         let code = code(&root().join(format!("src/bin/{name}.rs")));
         assert_eq!(names_after(&code, "asr::"), BTreeSet::from(["cli".to_owned()]), "{name}");
-        assert!(code.lines().filter(|line| !line.trim().is_empty()).count() <= 10, "{name} has grown a body");
+        assert!(
+            code.lines().filter(|line| !line.trim().is_empty()).count() <= 10,
+            "{name} has grown a body"
+        );
     }
 }
 

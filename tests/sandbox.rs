@@ -135,18 +135,29 @@ impl Sandbox {
 pub fn assert_nothing_half_written(directory: &Path) {
     for path in files_below(directory) {
         let file_name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let is_leftover = [".partial", ".tmp", ".link"].iter().any(|end| path.to_string_lossy().contains(end));
+        let is_leftover =
+            [".partial", ".tmp", ".link"].iter().any(|end| path.to_string_lossy().contains(end));
         assert!(!is_leftover, "{} was left behind", path.display());
         match path.extension().and_then(OsStr::to_str) {
             Some("json") => {
                 let text = fs::read(&path).unwrap();
-                assert!(serde_json::from_slice::<serde_json::Value>(&text).is_ok(), "{} is torn", path.display());
+                assert!(
+                    serde_json::from_slice::<serde_json::Value>(&text).is_ok(),
+                    "{} is torn",
+                    path.display()
+                );
             }
             Some("jsonl") => {
                 let text = fs::read_to_string(&path).unwrap();
-                assert!(text.is_empty() || text.ends_with('\n'), "{file_name} has a torn last line: {text}");
+                assert!(
+                    text.is_empty() || text.ends_with('\n'),
+                    "{file_name} has a torn last line: {text}"
+                );
                 for line in text.lines() {
-                    assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{file_name}: {line:?}");
+                    assert!(
+                        serde_json::from_str::<serde_json::Value>(line).is_ok(),
+                        "{file_name}: {line:?}"
+                    );
                 }
             }
             _ => {}
@@ -184,7 +195,10 @@ impl Running {
 
     /// Sends `INT` or `TERM`.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status().unwrap();
+        let status = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {}", self.child.id())])
+            .status()
+            .unwrap();
         assert!(status.success(), "cannot send SIG{name} to `{}`", self.command);
     }
 
@@ -255,10 +269,12 @@ impl Outcome {
     pub fn message(&self) -> &str {
         let start = ["asr-train: ", "asr-eval: ", "error: "]
             .iter()
-            .filter_map(|start| self.stderr.rfind(&format!("\n{start}")).map(|at| at + 1).or(self
-                .stderr
-                .starts_with(start)
-                .then_some(0)))
+            .filter_map(|start| {
+                self.stderr
+                    .rfind(&format!("\n{start}"))
+                    .map(|at| at + 1)
+                    .or(self.stderr.starts_with(start).then_some(0))
+            })
             .max();
         start.map(|at| &self.stderr[at..]).unwrap_or_else(|| panic!("no message: {self}"))
     }
@@ -266,6 +282,10 @@ impl Outcome {
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "exit code {}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout, self.stderr)
+        write!(
+            f,
+            "exit code {}\n--- stdout\n{}\n--- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
     }
 }

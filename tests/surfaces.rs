@@ -10,8 +10,18 @@ use asr::config::RunConfig;
 use crate::sandbox::{Sandbox, files_below};
 
 /// Flags of Cargo in the README's commands.
-const CARGO_FLAGS: &[&str] =
-    &["--release", "--bin", "--test", "--features", "--workspace", "--all-targets", "--all-features", "--locked", "--no-deps", "--bench"];
+const CARGO_FLAGS: &[&str] = &[
+    "--release",
+    "--bin",
+    "--test",
+    "--features",
+    "--workspace",
+    "--all-targets",
+    "--all-features",
+    "--locked",
+    "--no-deps",
+    "--bench",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -56,7 +66,10 @@ fn the_tree_of_the_config_and_its_defaults_are_frozen() {
 
 fn configs() -> Vec<PathBuf> {
     let files = files_below(&root().join("configs"));
-    files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect()
+    files
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect()
 }
 
 #[test]
@@ -84,7 +97,10 @@ fn the_bundled_corpus_is_good_to_train_on() {
 fn flags(text: &str) -> BTreeSet<String> {
     let is_flag_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let words = text.split(|c: char| !is_flag_char(c));
-    words.filter(|word| word.len() > 3 && word.starts_with("--") && !word.starts_with("---")).map(str::to_owned).collect()
+    words
+        .filter(|word| word.len() > 3 && word.starts_with("--") && !word.starts_with("---"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -92,13 +108,20 @@ fn the_readme_names_only_flags_and_configs_that_exist() {
     let readme = fs::read_to_string(root().join("README.md")).expect("the project has a README.md");
     let mut known: BTreeSet<String> = CARGO_FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     let sandbox = Sandbox::new();
-    for (program, args) in [("asr-train", vec!["--help"]), ("asr-train", vec!["check", "--help"]), ("asr-eval", vec!["--help"])] {
+    for (program, args) in [
+        ("asr-train", vec!["--help"]),
+        ("asr-train", vec!["check", "--help"]),
+        ("asr-eval", vec!["--help"]),
+    ] {
         known.extend(flags(&sandbox.run(program, &args).succeeds().stdout));
     }
     let unknown: Vec<String> = flags(&readme).difference(&known).cloned().collect();
     assert!(unknown.is_empty(), "the README names flags that do not exist: {unknown:?}");
     let is_path_char = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);
-    for word in readme.split(|c: char| !is_path_char(c)).filter(|word| word.starts_with("configs/") && word.ends_with(".toml")) {
+    for word in readme
+        .split(|c: char| !is_path_char(c))
+        .filter(|word| word.starts_with("configs/") && word.ends_with(".toml"))
+    {
         assert!(root().join(word).is_file(), "the README names {word}, which does not exist");
     }
 }
@@ -117,7 +140,11 @@ fn doctor_lists_the_cpu_and_says_how_to_build_the_rest() {
     let outcome = Sandbox::new().run("asr-train", &["doctor"]).succeeds();
     assert!(outcome.stdout.starts_with("cpu "), "{outcome}");
     assert!(outcome.stdout.contains("CTC self-test passed"), "{outcome}");
-    for (api, is_built) in [("cuda", cfg!(feature = "cuda")), ("vulkan", cfg!(feature = "vulkan")), ("wgpu", cfg!(feature = "wgpu"))] {
+    for (api, is_built) in [
+        ("cuda", cfg!(feature = "cuda")),
+        ("vulkan", cfg!(feature = "vulkan")),
+        ("wgpu", cfg!(feature = "wgpu")),
+    ] {
         let hint = outcome.stdout.contains(&format!("--features {api})"));
         assert_eq!(hint, !is_built, "{api}: {outcome}");
     }
@@ -127,6 +154,7 @@ fn doctor_lists_the_cpu_and_says_how_to_build_the_rest() {
 fn a_device_that_is_not_there_is_a_usage_error() {
     let sandbox = Sandbox::with_tones();
     let api = if cfg!(feature = "cuda") { "cuda:63" } else { "cuda" };
-    let words = if cfg!(feature = "cuda") { "cuda:63 is not on this machine" } else { "--features cuda" };
+    let words =
+        if cfg!(feature = "cuda") { "cuda:63 is not on this machine" } else { "--features cuda" };
     sandbox.run("asr-train", &["run.toml", "--out", "run", "--device", api]).fails(2, &[words]);
 }

@@ -14,7 +14,8 @@ use crate::sandbox::Sandbox;
 pub const RATE_HZ: u32 = 8_000;
 
 /// The two frequencies of each word, in Hz.
-const WORDS: [(&str, f64, f64); 3] = [("a", 500.0, 1_200.0), ("b", 900.0, 2_100.0), ("c", 1_500.0, 2_900.0)];
+const WORDS: [(&str, f64, f64); 3] =
+    [("a", 500.0, 1_200.0), ("b", 900.0, 2_100.0), ("c", 1_500.0, 2_900.0)];
 
 /// A small model on 8 kHz audio; it learns the tones in about a hundred steps.
 pub const CONFIG: &str = r#"[train]
@@ -82,7 +83,8 @@ pub fn speak(text: &str, rng: &mut ChaCha8Rng) -> Vec<i16> {
     let mut samples = vec![0.0; samples_in(rng.random_range(60.0..120.0))];
     for word in text.split_whitespace() {
         let (_, low_hz, high_hz) = WORDS.into_iter().find(|(name, ..)| *name == word).unwrap();
-        let (len, loudness) = (samples_in(rng.random_range(140.0..220.0)), rng.random_range(0.1..0.3));
+        let (len, loudness) =
+            (samples_in(rng.random_range(140.0..220.0)), rng.random_range(0.1..0.3));
         samples.extend((0..len).map(|n| {
             let time_s = n as f64 / f64::from(RATE_HZ);
             let fade = (TAU * n as f64 / len as f64 / 2.0).sin();
@@ -90,12 +92,18 @@ pub fn speak(text: &str, rng: &mut ChaCha8Rng) -> Vec<i16> {
         }));
         samples.resize(samples.len() + samples_in(rng.random_range(60.0..120.0)), 0.0);
     }
-    samples.into_iter().map(|sample: f64| (32_767.0 * (sample + rng.random_range(-0.003..0.003))) as i16).collect()
+    samples
+        .into_iter()
+        .map(|sample: f64| (32_767.0 * (sample + rng.random_range(-0.003..0.003))) as i16)
+        .collect()
 }
 
 /// One line of a manifest.
 pub fn line(audio: &str, duration_s: f64, text: &str, id: &str) -> String {
-    format!("{}\n", serde_json::json!({"audio_filepath": audio, "duration": duration_s, "text": text, "id": id}))
+    format!(
+        "{}\n",
+        serde_json::json!({"audio_filepath": audio, "duration": duration_s, "text": text, "id": id})
+    )
 }
 
 impl Sandbox {
@@ -112,7 +120,8 @@ impl Sandbox {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut manifest = String::new();
         for number in 0..count {
-            let words: Vec<&str> = (0..rng.random_range(1..=4)).map(|_| WORDS[rng.random_range(0..3)].0).collect();
+            let words: Vec<&str> =
+                (0..rng.random_range(1..=4)).map(|_| WORDS[rng.random_range(0..3)].0).collect();
             manifest += &self.utterance(&format!("{name}-{number:03}"), &words.join(" "), &mut rng);
         }
         self.write(&format!("{name}.jsonl"), manifest);
@@ -121,7 +130,12 @@ impl Sandbox {
     /// A config and a corpus that train in about a second.
     pub fn with_tones() -> Self {
         let sandbox = Self::new();
-        sandbox.write("run.toml", CONFIG.replace("epochs = 20", "epochs = 2").replace("warmup_steps = 10", "warmup_steps = 2"));
+        sandbox.write(
+            "run.toml",
+            CONFIG
+                .replace("epochs = 20", "epochs = 2")
+                .replace("warmup_steps = 10", "warmup_steps = 2"),
+        );
         sandbox.corpus("train", 12, 1);
         sandbox.corpus("dev", 4, 2);
         sandbox

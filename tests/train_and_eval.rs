@@ -49,15 +49,25 @@ fn results_go_to_stdout_and_all_else_to_stderr() {
     assert!(lines[1].starts_with("%WER ") && lines[1].ends_with(" sub ]"), "{}", lines[1]);
     assert!(lines[2].starts_with("%CER "), "{}", lines[2]);
     for word in ["train     60 utterances", "parameters", "REF", "HYP", "saved in run"] {
-        assert!(trained().stderr.to_uppercase().contains(&word.to_uppercase()), "{word}: {}", trained().stderr);
+        assert!(
+            trained().stderr.to_uppercase().contains(&word.to_uppercase()),
+            "{word}: {}",
+            trained().stderr
+        );
     }
-    assert!(!trained().stderr.contains('\u{1b}'), "no colour without a terminal: {}", trained().stderr);
+    assert!(
+        !trained().stderr.contains('\u{1b}'),
+        "no colour without a terminal: {}",
+        trained().stderr
+    );
 }
 
 #[test]
 fn a_quiet_run_says_nothing_but_the_result() {
     let sandbox = Sandbox::with_tones();
-    let outcome = sandbox.train(&["run.toml", "--out", "run", "--set", "data.test=dev.jsonl", "--quiet"]).succeeds();
+    let outcome = sandbox
+        .train(&["run.toml", "--out", "run", "--set", "data.test=dev.jsonl", "--quiet"])
+        .succeeds();
     assert_eq!(outcome.stderr, "");
     assert_eq!(wer_lines(&outcome.stdout).len(), 1);
     let outcome = sandbox.eval(&["run", "--quiet"]).succeeds();
@@ -67,8 +77,19 @@ fn a_quiet_run_says_nothing_but_the_result() {
 #[test]
 fn metrics_hold_the_promised_keys_on_every_line() {
     let promised = BTreeSet::from([
-        "step", "epoch", "split", "loss", "lr", "grad_norm", "wer", "cer", "blank_rate", "infeasible",
-        "skipped_nonfinite", "audio_s_per_s", "wall_s",
+        "step",
+        "epoch",
+        "split",
+        "loss",
+        "lr",
+        "grad_norm",
+        "wer",
+        "cer",
+        "blank_rate",
+        "infeasible",
+        "skipped_nonfinite",
+        "audio_s_per_s",
+        "wall_s",
     ]);
     let records = records(&trained().sandbox.read("run/metrics.jsonl"));
     for record in &records {
@@ -78,9 +99,21 @@ fn metrics_hold_the_promised_keys_on_every_line() {
         assert_eq!(record["wer"].is_number(), is_dev, "{record}");
         assert_eq!(record["lr"].is_number(), !is_dev, "{record}");
     }
-    assert_eq!(records.iter().filter(|record| record["split"] == "dev").count(), 2, "epochs 10 and 20");
-    let steps: Vec<u64> = records.iter().filter(|r| r["split"] == "train").map(|r| r["step"].as_u64().unwrap()).collect();
-    assert_eq!(steps, (1..=steps.len() as u64).collect::<Vec<_>>(), "a line each step, as train.log_every = 1 asks");
+    assert_eq!(
+        records.iter().filter(|record| record["split"] == "dev").count(),
+        2,
+        "epochs 10 and 20"
+    );
+    let steps: Vec<u64> = records
+        .iter()
+        .filter(|r| r["split"] == "train")
+        .map(|r| r["step"].as_u64().unwrap())
+        .collect();
+    assert_eq!(
+        steps,
+        (1..=steps.len() as u64).collect::<Vec<_>>(),
+        "a line each step, as train.log_every = 1 asks"
+    );
     let times: Vec<f64> = records.iter().map(|record| record["wall_s"].as_f64().unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
 }
@@ -90,7 +123,15 @@ fn a_report_agrees_with_itself_and_with_what_was_printed() {
     let sandbox = &trained().sandbox;
     let results: Value = serde_json::from_str(&sandbox.read("run/eval/test/results.json")).unwrap();
     let promised = BTreeSet::from([
-        "wer", "cer", "ref_words", "substitutions", "insertions", "deletions", "utterances", "audio_seconds", "rtfx",
+        "wer",
+        "cer",
+        "ref_words",
+        "substitutions",
+        "insertions",
+        "deletions",
+        "utterances",
+        "audio_seconds",
+        "rtfx",
         "checkpoint",
     ]);
     assert!(keys(&results).is_superset(&promised), "{results}");
@@ -105,13 +146,21 @@ fn a_report_agrees_with_itself_and_with_what_was_printed() {
         count("substitutions"),
     );
     assert_eq!(wer_lines(&trained().stdout), [line]);
-    assert!((results["wer"].as_f64().unwrap() - errors as f64 / count("ref_words") as f64).abs() < 1e-12);
+    assert!(
+        (results["wer"].as_f64().unwrap() - errors as f64 / count("ref_words") as f64).abs()
+            < 1e-12
+    );
     assert_eq!(count("utterances"), 20);
     assert!(results["rtfx"].as_f64().unwrap() > 1.0);
-    assert!(std::path::Path::new(results["checkpoint"].as_str().unwrap()).join("manifest.json").is_file());
+    assert!(
+        std::path::Path::new(results["checkpoint"].as_str().unwrap())
+            .join("manifest.json")
+            .is_file()
+    );
 
     let ids: Vec<String> = (0..20).map(|number| format!("(test-{number:03})")).collect();
-    let [reference, hypothesis] = ["ref.trn", "hyp.trn"].map(|name| sandbox.read(&format!("run/eval/test/{name}")));
+    let [reference, hypothesis] =
+        ["ref.trn", "hyp.trn"].map(|name| sandbox.read(&format!("run/eval/test/{name}")));
     for (text, name) in [(&reference, "ref.trn"), (&hypothesis, "hyp.trn")] {
         let found: Vec<&str> = text.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
         assert_eq!(found, ids, "{name}");
@@ -120,7 +169,16 @@ fn a_report_agrees_with_itself_and_with_what_was_printed() {
 
     let mut rows = csv::Reader::from_path(sandbox.path("run/eval/test/per_utt.csv")).unwrap();
     let header: Vec<String> = rows.headers().unwrap().iter().map(str::to_owned).collect();
-    for key in ["id", "ref_words", "substitutions", "deletions", "insertions", "wer", "reference", "hypothesis"] {
+    for key in [
+        "id",
+        "ref_words",
+        "substitutions",
+        "deletions",
+        "insertions",
+        "wer",
+        "reference",
+        "hypothesis",
+    ] {
         assert!(header.iter().any(|column| column == key), "{key}: {header:?}");
     }
     let column = |key: &str| header.iter().position(|column| column == key).unwrap();
@@ -137,9 +195,13 @@ fn a_run_directory_holds_what_describes_it() {
     sandbox.assert_nothing_half_written("run");
     assert_eq!(sandbox.read("run/tokens.txt"), "asr-tokens 1\n<space>\na\nb\nc\n");
     assert!(sandbox.read("run/config.toml").contains("hidden_size = 16"));
-    for file in ["model.safetensors", "optimizer.bpk", "tokens.txt", "config.toml", "manifest.json"] {
+    for file in ["model.safetensors", "optimizer.bpk", "tokens.txt", "config.toml", "manifest.json"]
+    {
         for link in ["last", "best"] {
-            assert!(sandbox.path(&format!("run/checkpoints/{link}/{file}")).is_file(), "{link}/{file}");
+            assert!(
+                sandbox.path(&format!("run/checkpoints/{link}/{file}")).is_file(),
+                "{link}/{file}"
+            );
         }
     }
 }
@@ -153,7 +215,8 @@ fn a_bar_that_is_missed_exits_with_4_and_names_set_and_figure() {
     let figure = wer_lines(&outcome.stdout)[0].split_whitespace().nth(1).unwrap().to_owned();
     outcome.fails(4, &["--max-wer 0 missed", &format!("hard has a WER of {figure} %")]);
     sandbox.eval(&["run", "--manifest", "hard.jsonl", "--max-wer", "100"]).succeeds();
-    let both = ["run", "--manifest", "test.jsonl", "--manifest", "hard.jsonl", "--max-wer", &figure];
+    let both =
+        ["run", "--manifest", "test.jsonl", "--manifest", "hard.jsonl", "--max-wer", &figure];
     sandbox.eval(&both).succeeds();
 }
 
@@ -211,18 +274,35 @@ fn two_runs_with_one_seed_have_the_same_losses_and_weights_to_the_bit() {
     sandbox.train(&["run.toml", "--out", "two", "--set", "data.workers=3"]).succeeds();
     sandbox.train(&["run.toml", "--out", "other", "--set", "train.seed=2"]).succeeds();
     assert_eq!(learnt(&sandbox, "one"), learnt(&sandbox, "two"));
-    assert!(weights(&sandbox, "one") == weights(&sandbox, "two"), "the same losses from other weights");
-    assert_ne!(learnt(&sandbox, "one")[0]["loss"], learnt(&sandbox, "other")[0]["loss"], "the seed is used");
+    assert!(
+        weights(&sandbox, "one") == weights(&sandbox, "two"),
+        "the same losses from other weights"
+    );
+    assert_ne!(
+        learnt(&sandbox, "one")[0]["loss"],
+        learnt(&sandbox, "other")[0]["loss"],
+        "the seed is used"
+    );
 }
 
 #[test]
 fn set_overrides_the_file_and_is_saved_with_the_run() {
     let sandbox = Sandbox::with_tones();
-    let set = ["--set", "train.max_steps=1", "--set", "model.num_layers=2", "--set", "optim.learning_rate=3e-4"];
+    let set = [
+        "--set",
+        "train.max_steps=1",
+        "--set",
+        "model.num_layers=2",
+        "--set",
+        "optim.learning_rate=3e-4",
+    ];
     let outcome = sandbox.train(&[&["run.toml", "--out", "run"], &set[..]].concat()).succeeds();
     assert!(outcome.stderr.contains("1 steps"), "{outcome}");
     let saved = sandbox.read("run/config.toml");
-    assert!(saved.contains("num_layers = 2") && saved.contains("learning_rate = 0.0003"), "{saved}");
+    assert!(
+        saved.contains("num_layers = 2") && saved.contains("learning_rate = 0.0003"),
+        "{saved}"
+    );
     let records = records(&sandbox.read("run/metrics.jsonl"));
     assert_eq!(records.iter().filter(|record| record["split"] == "train").count(), 1);
     sandbox.eval(&["run", "--manifest", "dev.jsonl"]).succeeds();
@@ -236,7 +316,10 @@ fn manifests_of_set_are_relative_to_the_working_directory() {
     sandbox.train(&["configs/run.toml"]).fails(3, &["configs/train.jsonl"]);
     let set = ["--set", "data.train=train.jsonl", "--set", "data.dev=[\"dev.jsonl\"]"];
     sandbox.train(&[&["configs/run.toml"], &set[..]].concat()).succeeds();
-    assert!(sandbox.path("runs/run/checkpoints/last").is_dir(), "the run is named after its config");
+    assert!(
+        sandbox.path("runs/run/checkpoints/last").is_dir(),
+        "the run is named after its config"
+    );
 }
 
 #[test]
@@ -244,11 +327,16 @@ fn wav_and_flac_at_several_rates_train_together() {
     let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits/");
     let sandbox = Sandbox::with_tones();
     let manifest = fs::read_to_string(format!("{digits}train.jsonl")).unwrap();
-    let flac: String = manifest.lines().take(4).map(|line| line.replace("train/train", &format!("{digits}train/train")) + "\n").collect();
+    let flac: String = manifest
+        .lines()
+        .take(4)
+        .map(|line| line.replace("train/train", &format!("{digits}train/train")) + "\n")
+        .collect();
     sandbox.append("train.jsonl", &flac);
     let train = ["run.toml", "--out", "run"];
     sandbox.train(&train).fails(3, &["4 of 16 utterances", "16000 Hz", "8000 Hz", ".flac"]);
-    let outcome = sandbox.train(&[&train[..], &["--set", "data.resample=allow"]].concat()).succeeds();
+    let outcome =
+        sandbox.train(&[&train[..], &["--set", "data.resample=allow"]].concat()).succeeds();
     assert!(outcome.stderr.contains("train     16 utterances"), "{outcome}");
 }
 
@@ -259,11 +347,23 @@ fn accumulating_two_batches_is_one_batch_of_both() {
     let sandbox = Sandbox::new();
     sandbox.corpus("all", 40, 1);
     let all = sandbox.read("all.jsonl");
-    sandbox.write("train.jsonl", all.lines().take(16).map(|line| format!("{line}\n")).collect::<String>());
-    sandbox.write("dev.jsonl", all.lines().skip(36).map(|line| format!("{line}\n")).collect::<String>());
-    sandbox.write("run.toml", CONFIG.replace("num_buckets = 2", "num_buckets = 1").replace("warmup_steps = 10", "warmup_steps = 0"));
+    sandbox.write(
+        "train.jsonl",
+        all.lines().take(16).map(|line| format!("{line}\n")).collect::<String>(),
+    );
+    sandbox.write(
+        "dev.jsonl",
+        all.lines().skip(36).map(|line| format!("{line}\n")).collect::<String>(),
+    );
+    sandbox.write(
+        "run.toml",
+        CONFIG
+            .replace("num_buckets = 2", "num_buckets = 1")
+            .replace("warmup_steps = 10", "warmup_steps = 0"),
+    );
     let run = |out: &str, set: &[&str]| -> Value {
-        let base = ["run.toml", "--out", out, "--set", "train.max_steps=1", "--set", "data.batch_s=1000"];
+        let base =
+            ["run.toml", "--out", out, "--set", "train.max_steps=1", "--set", "data.batch_s=1000"];
         let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
         sandbox.train(&[&base[..], &set].concat()).succeeds();
         records(&sandbox.read(&format!("{out}/metrics.jsonl"))).remove(0)
@@ -294,6 +394,9 @@ fn a_run_that_loses_its_loss_exits_with_5_and_names_utterances() {
     let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
     let outcome: Outcome = sandbox.train(&[&["run.toml", "--out", "run"], &set[..]].concat());
     assert!(outcome.stderr.contains("skipped"), "the first bad step is a remark: {outcome}");
-    outcome.fails(5, &["diverged at step", "in 2 steps in a row", "lower optim.learning_rate", "train-0"]);
+    outcome.fails(
+        5,
+        &["diverged at step", "in 2 steps in a row", "lower optim.learning_rate", "train-0"],
+    );
     sandbox.assert_nothing_half_written("run");
 }

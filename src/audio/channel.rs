@@ -51,9 +51,7 @@ impl<'de> Deserialize<'de> for Channel {
             }
             fn visit_i64<E: Error>(self, index: i64) -> Result<Channel, E> {
                 let bad = || E::invalid_value(serde::de::Unexpected::Signed(index), &self);
-                usize::try_from(index)
-                    .map(Channel::Index)
-                    .map_err(|_| bad())
+                usize::try_from(index).map(Channel::Index).map_err(|_| bad())
             }
         }
         deserializer.deserialize_any(ChannelVisitor)
@@ -68,24 +66,18 @@ pub(super) struct ChannelPicker {
 
 impl ChannelPicker {
     pub(super) fn new(channel: Channel, path: &Path) -> ChannelPicker {
-        ChannelPicker {
-            channel,
-            path: path.into(),
-        }
+        ChannelPicker { channel, path: path.into() }
     }
 
     /// Refuses a channel count that the choice does not cover.
     pub(super) fn check(&self, channels: usize) -> Result<(), AudioError> {
         match self.channel {
-            Channel::MonoOnly if channels != 1 => Err(AudioError::Channels {
-                path: self.path.clone(),
-                channels,
-            }),
-            Channel::Index(index) if index >= channels => Err(AudioError::NoSuchChannel {
-                path: self.path.clone(),
-                index,
-                channels,
-            }),
+            Channel::MonoOnly if channels != 1 => {
+                Err(AudioError::Channels { path: self.path.clone(), channels })
+            }
+            Channel::Index(index) if index >= channels => {
+                Err(AudioError::NoSuchChannel { path: self.path.clone(), index, channels })
+            }
             _ => Ok(()),
         }
     }
@@ -106,18 +98,14 @@ mod tests {
 
     #[test]
     fn the_config_spelling_round_trips() {
-        for (channel, text) in [
-            (Channel::MonoOnly, "\"mono\""),
-            (Channel::Mix, "\"mix\""),
-            (Channel::Index(1), "1"),
-        ] {
+        for (channel, text) in
+            [(Channel::MonoOnly, "\"mono\""), (Channel::Mix, "\"mix\""), (Channel::Index(1), "1")]
+        {
             assert_eq!(serde_json::to_string(&channel).unwrap(), text);
             assert_eq!(serde_json::from_str::<Channel>(text).unwrap(), channel);
         }
         for bad in ["\"left\"", "-1", "true", "1.5"] {
-            let text = serde_json::from_str::<Channel>(bad)
-                .unwrap_err()
-                .to_string();
+            let text = serde_json::from_str::<Channel>(bad).unwrap_err().to_string();
             assert!(text.contains("\"mix\""), "{text}");
         }
     }

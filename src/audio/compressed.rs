@@ -27,22 +27,11 @@ pub(super) fn decode(
     segment: Segment,
     picker: ChannelPicker,
 ) -> Result<Decoded, AudioError> {
-    let format = if container == Container::Flac {
-        "FLAC"
-    } else {
-        "Ogg Vorbis"
-    };
-    let malformed = |reason: String| AudioError::Malformed {
-        path: path.into(),
-        format,
-        reason,
-    };
+    let format = if container == Container::Flac { "FLAC" } else { "Ogg Vorbis" };
+    let malformed = |reason: String| AudioError::Malformed { path: path.into(), format, reason };
     let explain = |error: Error| match error {
         Error::IoError(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
-            AudioError::Read {
-                path: path.into(),
-                source,
-            }
+            AudioError::Read { path: path.into(), source }
         }
         other => malformed(other.to_string()),
     };
@@ -51,26 +40,17 @@ pub(super) fn decode(
     }
     let stream = MediaSourceStream::new(Box::new(file), Default::default());
     let mut reader = symphonia::default::get_probe()
-        .probe(
-            &Hint::new(),
-            stream,
-            FormatOptions::default(),
-            MetadataOptions::default(),
-        )
+        .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
         .map_err(explain)?;
     let track = reader
         .default_track(TrackType::Audio)
         .ok_or_else(|| malformed("no audio stream".into()))?;
     let (track_id, promised) = (track.id, track.num_frames);
-    let params = track
-        .codec_params
-        .as_ref()
-        .and_then(|params| params.audio());
+    let params = track.codec_params.as_ref().and_then(|params| params.audio());
     let params = params.ok_or_else(|| malformed("its audio stream has no parameters".into()))?;
     let options = AudioDecoderOptions::default().verify(segment.is_whole());
-    let mut decoder = symphonia::default::get_codecs()
-        .make_audio_decoder(params, &options)
-        .map_err(explain)?;
+    let mut decoder =
+        symphonia::default::get_codecs().make_audio_decoder(params, &options).map_err(explain)?;
 
     let mut layout: Option<(u32, usize)> = None;
     let (mut samples, mut interleaved): (Vec<f32>, Vec<f32>) = (Vec::new(), Vec::new());
@@ -97,9 +77,7 @@ pub(super) fn decode(
                 layout = Some((rate_hz, channels));
             }
             Some(known) if known != (rate_hz, channels) => {
-                return Err(malformed(
-                    "its rate or channel count changes on the way".into(),
-                ));
+                return Err(malformed("its rate or channel count changes on the way".into()));
             }
             Some(_) => {}
         }
@@ -130,19 +108,12 @@ pub(super) fn decode(
     let Some((rate_hz, _)) = layout else {
         return Err(AudioError::NoSamples { path: path.into() });
     };
-    Ok(Decoded {
-        samples,
-        rate_hz,
-        num_frames,
-    })
+    Ok(Decoded { samples, rate_hz, num_frames })
 }
 
 /// The last page of an Ogg file must be whole and carry the end-of-stream flag (RFC 3533, section 6).
 fn check_ogg_end(file: &mut File, path: &Path) -> Result<(), AudioError> {
-    let read_error = |source| AudioError::Read {
-        path: path.into(),
-        source,
-    };
+    let read_error = |source| AudioError::Read { path: path.into(), source };
     let len = file.metadata().map_err(read_error)?.len();
     let tail_start = len.saturating_sub(2 * MAX_OGG_PAGE_LEN);
     let mut tail = Vec::new();
@@ -150,12 +121,8 @@ fn check_ogg_end(file: &mut File, path: &Path) -> Result<(), AudioError> {
     file.read_to_end(&mut tail).map_err(read_error)?;
     file.seek(SeekFrom::Start(0)).map_err(read_error)?;
     // The capture pattern may also occur inside a page: the last one that parses decides.
-    let whole_end = tail
-        .windows(4)
-        .enumerate()
-        .rev()
-        .filter(|(_, window)| *window == b"OggS")
-        .any(|(at, _)| {
+    let whole_end = tail.windows(4).enumerate().rev().filter(|(_, window)| *window == b"OggS").any(
+        |(at, _)| {
             let page = &tail[at..];
             let Some(&num_segments) = page.get(26) else {
                 return false;
@@ -165,7 +132,8 @@ fn check_ogg_end(file: &mut File, path: &Path) -> Result<(), AudioError> {
                 lacing.map(|lacing| lacing.iter().map(|&n| usize::from(n)).sum());
             let is_end = page[4] == 0 && page[5] & 4 != 0;
             is_end && body.is_some_and(|body| 27 + usize::from(num_segments) + body <= page.len())
-        });
+        },
+    );
     if whole_end {
         return Ok(());
     }
@@ -187,10 +155,7 @@ mod tests {
     const STEREO_FLAC: &[u8] = include_bytes!("../../tests/fixtures/audio/stereo.flac");
 
     fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
-        a.iter()
-            .zip(b)
-            .map(|(a, b)| (a - b).abs())
-            .fold(0.0, f32::max)
+        a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
     }
 
     #[test]
@@ -200,10 +165,7 @@ mod tests {
         for (name, bytes, tolerance) in [("a.wav", TONE_FLAC, 2e-3), ("a.flac", TONE_OGG, 0.05)] {
             let got = read(&scratch.write(name, bytes), None, None, &MONO_16K).unwrap();
             assert_eq!(got.samples.len(), 4_800);
-            assert!(
-                largest_difference(&got.samples, &want) < tolerance,
-                "{name}"
-            );
+            assert!(largest_difference(&got.samples, &want) < tolerance, "{name}");
         }
     }
 
@@ -213,9 +175,7 @@ mod tests {
         for bytes in [TONE_FLAC, TONE_OGG] {
             let path = scratch.write("a", bytes);
             let whole = read(&path, None, None, &MONO_16K).unwrap().samples;
-            let part = read(&path, Some(0.1), Some(0.05), &MONO_16K)
-                .unwrap()
-                .samples;
+            let part = read(&path, Some(0.1), Some(0.05), &MONO_16K).unwrap().samples;
             assert_eq!(part, whole[1_600..2_400]);
         }
     }
@@ -229,10 +189,7 @@ mod tests {
             Err(AudioError::Channels { channels: 2, .. })
         ));
         for (index, hz) in [(0, 440.0), (1, 880.0)] {
-            let options = ReadOptions {
-                channel: Channel::Index(index),
-                ..MONO_16K
-            };
+            let options = ReadOptions { channel: Channel::Index(index), ..MONO_16K };
             let got = read(&path, None, None, &options).unwrap().samples;
             assert!(largest_difference(&got, &tone(hz, 16_000, 3_200)) < 2e-3);
         }
@@ -244,11 +201,7 @@ mod tests {
         for bytes in [TONE_FLAC, TONE_OGG] {
             for cut in (1..bytes.len()).step_by(7).chain([bytes.len() - 1]) {
                 let path = scratch.write("a", &bytes[..cut]);
-                assert!(
-                    read(&path, None, None, &MONO_16K).is_err(),
-                    "{cut} of {}",
-                    bytes.len()
-                );
+                assert!(read(&path, None, None, &MONO_16K).is_err(), "{cut} of {}", bytes.len());
             }
             let path = scratch.write("a", &bytes[..bytes.len() * 2 / 3]);
             let error = read(&path, None, None, &MONO_16K).unwrap_err();

@@ -77,10 +77,7 @@ struct Segment {
 }
 
 impl Segment {
-    const WHOLE: Segment = Segment {
-        offset_s: 0.0,
-        duration_s: None,
-    };
+    const WHOLE: Segment = Segment { offset_s: 0.0, duration_s: None };
 
     fn is_whole(&self) -> bool {
         *self == Segment::WHOLE
@@ -90,11 +87,7 @@ impl Segment {
     fn frames(&self, rate_hz: u32) -> (u64, u64) {
         let at = |seconds: f64| (seconds * f64::from(rate_hz)).round() as u64;
         let start = at(self.offset_s);
-        (
-            start,
-            self.duration_s
-                .map_or(u64::MAX, |d| start.saturating_add(at(d))),
-        )
+        (start, self.duration_s.map_or(u64::MAX, |d| start.saturating_add(at(d))))
     }
 }
 
@@ -116,28 +109,17 @@ pub fn read(
     duration_s: Option<f64>,
     options: &ReadOptions,
 ) -> Result<Waveform, AudioError> {
-    let segment = Segment {
-        offset_s: offset_s.unwrap_or(0.0),
-        duration_s,
-    };
+    let segment = Segment { offset_s: offset_s.unwrap_or(0.0), duration_s };
     for seconds in [Some(segment.offset_s), duration_s].into_iter().flatten() {
         if !seconds.is_finite() || seconds < 0.0 {
-            return Err(AudioError::SegmentValue {
-                path: path.into(),
-                seconds,
-            });
+            return Err(AudioError::SegmentValue { path: path.into(), seconds });
         }
     }
-    let mut file = File::open(path).map_err(|source| AudioError::Open {
-        path: path.into(),
-        source,
-    })?;
+    let mut file =
+        File::open(path).map_err(|source| AudioError::Open { path: path.into(), source })?;
     let (container, start) = sniff::sniff(&mut file, path)?;
     file.seek(SeekFrom::Start(start))
-        .map_err(|source| AudioError::Read {
-            path: path.into(),
-            source,
-        })?;
+        .map_err(|source| AudioError::Read { path: path.into(), source })?;
     let picker = ChannelPicker::new(options.channel, path);
     let decoded = match container {
         Container::Wav => wav::decode(file, path, start, segment, picker)?,
@@ -155,11 +137,7 @@ fn finish(
     segment: Segment,
     options: &ReadOptions,
 ) -> Result<Waveform, AudioError> {
-    let Decoded {
-        mut samples,
-        rate_hz,
-        num_frames,
-    } = decoded;
+    let Decoded { mut samples, rate_hz, num_frames } = decoded;
     if num_frames == 0 {
         return Err(AudioError::NoSamples { path: path.into() });
     }
@@ -193,10 +171,7 @@ fn finish(
             return Err(AudioError::NoSamples { path: path.into() });
         }
     }
-    Ok(Waveform {
-        samples,
-        sample_rate_hz: options.sample_rate_hz,
-    })
+    Ok(Waveform { samples, sample_rate_hz: options.sample_rate_hz })
 }
 
 /// Refuses rates that no recorder makes.
@@ -251,9 +226,7 @@ pub(crate) mod tests {
             let mut writer = hound::WavWriter::create(&path, spec).unwrap();
             for i in 0..channels[0].len() {
                 for channel in channels {
-                    writer
-                        .write_sample((channel[i] * 32767.0).round() as i16)
-                        .unwrap();
+                    writer.write_sample((channel[i] * 32767.0).round() as i16).unwrap();
                 }
             }
             writer.finalize().unwrap();
@@ -285,11 +258,7 @@ pub(crate) mod tests {
         let tail = read(&path, Some(0.4), None, &MONO_16K).unwrap();
         assert_eq!(tail.samples, whole.samples[6_400..]);
         let rounded = read(&path, Some(0.4), Some(0.15), &MONO_16K).unwrap();
-        assert_eq!(
-            rounded.samples.len(),
-            1_600,
-            "50 ms past the end is clipped"
-        );
+        assert_eq!(rounded.samples.len(), 1_600, "50 ms past the end is clipped");
     }
 
     #[test]
@@ -317,15 +286,9 @@ pub(crate) mod tests {
         for part in ["a.wav", "8000", "16000", "data.resample"] {
             assert!(text.contains(part), "{text}");
         }
-        let allow = ReadOptions {
-            resample: Resample::Allow,
-            ..MONO_16K
-        };
+        let allow = ReadOptions { resample: Resample::Allow, ..MONO_16K };
         let waveform = read(&path, None, None, &allow).unwrap();
-        assert_eq!(
-            (waveform.samples.len(), waveform.duration_s()),
-            (16_000, 1.0)
-        );
+        assert_eq!((waveform.samples.len(), waveform.duration_s()), (16_000, 1.0));
     }
 
     #[test]
@@ -334,31 +297,15 @@ pub(crate) mod tests {
         let (left, right) = (tone(300.0, 16_000, 1_000), vec![0.25; 1_000]);
         let path = scratch.wav("a.wav", 16_000, &[&left, &right]);
         let text = read(&path, None, None, &MONO_16K).unwrap_err().to_string();
-        assert!(
-            text.contains("2 channels") && text.contains("data.channel"),
-            "{text}"
-        );
-        let get = |channel| {
-            read(
-                &path,
-                None,
-                None,
-                &ReadOptions {
-                    channel,
-                    ..MONO_16K
-                },
-            )
-        };
+        assert!(text.contains("2 channels") && text.contains("data.channel"), "{text}");
+        let get = |channel| read(&path, None, None, &ReadOptions { channel, ..MONO_16K });
         let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
         assert!(close(&get(Channel::Index(0)).unwrap().samples, &left));
         assert!(close(&get(Channel::Index(1)).unwrap().samples, &right));
         let mean: Vec<f32> = left.iter().map(|x| (x + 0.25) / 2.0).collect();
         assert!(close(&get(Channel::Mix).unwrap().samples, &mean));
         let text = get(Channel::Index(2)).unwrap_err().to_string();
-        assert!(
-            text.contains("channel 2") && text.contains("2 channels"),
-            "{text}"
-        );
+        assert!(text.contains("channel 2") && text.contains("2 channels"), "{text}");
     }
 
     #[test]
@@ -367,17 +314,9 @@ pub(crate) mod tests {
         let cases: &[(&str, &[u8], &str)] = &[
             ("a.wav", b"", "empty"),
             ("b.wav", b"<!DOCTYPE html><html></html>", "web page"),
-            (
-                "c.flac",
-                b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
-                "Git LFS",
-            ),
+            ("c.flac", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
             ("d.wav", b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "first bytes"),
-            (
-                "e.mp3",
-                b"ID3\x04\0\0\0\0\0\0\xff\xfb\x90\x64\0\0\0\0\0\0\0\0",
-                "MP3",
-            ),
+            ("e.mp3", b"ID3\x04\0\0\0\0\0\0\xff\xfb\x90\x64\0\0\0\0\0\0\0\0", "MP3"),
             ("f.wav", b"RIFX\0\0\0\0WAVEfmt ", "RIFX"),
             ("g.wav", b"RIFF\0\0\0\0WAVE", "no"),
         ];

@@ -36,12 +36,9 @@ pub fn resample(samples: &[f32], from_hz: u32, to_hz: u32) -> Vec<f32> {
     let input =
         InterleavedSlice::new(samples, 1, samples.len()).expect("one channel of that length");
     let output = PLANS.with_borrow_mut(|plans| {
-        let plan = plans
-            .entry((from_hz, to_hz))
-            .or_insert_with(|| plan(from_hz, to_hz));
+        let plan = plans.entry((from_hz, to_hz)).or_insert_with(|| plan(from_hz, to_hz));
         // `process_all` starts from a clean state, whatever the plan was used for before.
-        plan.process_all(&input, samples.len(), None)
-            .expect("buffers are of the right size")
+        plan.process_all(&input, samples.len(), None).expect("buffers are of the right size")
     });
     let mut output = output.take_data();
     output.resize(resampled_len(samples.len(), from_hz, to_hz), 0.0);
@@ -66,10 +63,7 @@ fn plan(from_hz: u32, to_hz: u32) -> Fft<f32> {
 
 /// The pair of rates whose ratio is `speed`.
 fn speed_rates(speed: f64) -> (u32, u32) {
-    assert!(
-        (0.1..=10.0).contains(&speed),
-        "a speed is between 0.1 and 10"
-    );
+    assert!((0.1..=10.0).contains(&speed), "a speed is between 0.1 and 10");
     let (from, to) = ((speed * SPEED_STEPS).round() as u32, SPEED_STEPS as u32);
     let gcd = gcd(from, to);
     (from / gcd, to / gcd)
@@ -120,11 +114,8 @@ mod tests {
             let want = tone(440.0, to, to as usize);
             assert_eq!(out.len(), want.len());
             let inner = 2_000..want.len() - 2_000;
-            let error: Vec<f32> = out[inner.clone()]
-                .iter()
-                .zip(&want[inner])
-                .map(|(a, b)| a - b)
-                .collect();
+            let error: Vec<f32> =
+                out[inner.clone()].iter().zip(&want[inner]).map(|(a, b)| a - b).collect();
             assert!(rms(&error) < 1e-3, "{from} -> {to}: {}", rms(&error));
         }
     }
@@ -132,11 +123,7 @@ mod tests {
     #[test]
     fn a_tone_above_the_new_limit_vanishes_instead_of_folding_back() {
         let out = resample(&tone(11_000.0, 48_000, 48_000), 48_000, 16_000);
-        assert!(
-            rms(&out[2_000..14_000]) < 1e-4,
-            "{}",
-            rms(&out[2_000..14_000])
-        );
+        assert!(rms(&out[2_000..14_000]) < 1e-4, "{}", rms(&out[2_000..14_000]));
     }
 
     #[test]
@@ -165,11 +152,8 @@ mod tests {
     fn speed_moves_the_pitch_and_keeps_the_level() {
         let out = speed_perturb(&tone(400.0, 16_000, 16_000), 1.25);
         let want = tone(500.0, 16_000, out.len());
-        let error: Vec<f32> = out[2_000..10_000]
-            .iter()
-            .zip(&want[2_000..10_000])
-            .map(|(a, b)| a - b)
-            .collect();
+        let error: Vec<f32> =
+            out[2_000..10_000].iter().zip(&want[2_000..10_000]).map(|(a, b)| a - b).collect();
         assert!(rms(&error) < 1e-3, "{}", rms(&error));
         assert_eq!(speed_perturb(&out, 1.0), out);
     }

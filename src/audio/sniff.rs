@@ -17,10 +17,7 @@ pub(super) enum Container {
 
 /// The container and where it starts.
 pub(super) fn sniff(file: &mut File, path: &Path) -> Result<(Container, u64), AudioError> {
-    let read_error = |source| AudioError::Read {
-        path: path.into(),
-        source,
-    };
+    let read_error = |source| AudioError::Read { path: path.into(), source };
     let mut head = head_at(file, 0).map_err(read_error)?;
     if head.is_empty() {
         return Err(AudioError::Empty { path: path.into() });
@@ -28,19 +25,14 @@ pub(super) fn sniff(file: &mut File, path: &Path) -> Result<(Container, u64), Au
     let mut start = 0;
     if head.starts_with(b"ID3") && head.len() >= 10 {
         // The size of an ID3v2 tag is four groups of seven bits.
-        let size = head[6..10]
-            .iter()
-            .fold(0, |size, byte| size << 7 | u64::from(byte & 0x7f));
+        let size = head[6..10].iter().fold(0, |size, byte| size << 7 | u64::from(byte & 0x7f));
         start = 10 + size;
         head = head_at(file, start).map_err(read_error)?;
     }
-    let unsupported = |format: &str| AudioError::Unsupported {
-        path: path.into(),
-        format: format.into(),
-    };
+    let unsupported =
+        |format: &str| AudioError::Unsupported { path: path.into(), format: format.into() };
     let at = |offset: usize, magic: &[u8]| {
-        head.get(offset..)
-            .is_some_and(|rest| rest.starts_with(magic))
+        head.get(offset..).is_some_and(|rest| rest.starts_with(magic))
     };
     let has = |magic: &[u8]| head.windows(magic.len()).any(|window| window == magic);
 
@@ -83,11 +75,7 @@ pub(super) fn sniff(file: &mut File, path: &Path) -> Result<(Container, u64), Au
         }
     }
     if head.len() >= 2 && head[0] == 0xff && head[1] & 0xe0 == 0xe0 {
-        return Err(unsupported(if head[1] & 0x06 == 0 {
-            "AAC (ADTS)"
-        } else {
-            "MP3"
-        }));
+        return Err(unsupported(if head[1] & 0x06 == 0 { "AAC (ADTS)" } else { "MP3" }));
     }
     let text = String::from_utf8_lossy(&head).trim_start().to_lowercase();
     let found = if text.starts_with("version https://git-lfs") {
@@ -99,10 +87,7 @@ pub(super) fn sniff(file: &mut File, path: &Path) -> Result<(Container, u64), Au
     } else {
         format!("its first bytes are {:02x?}", &head[..head.len().min(12)])
     };
-    Err(AudioError::NotAudio {
-        path: path.into(),
-        found,
-    })
+    Err(AudioError::NotAudio { path: path.into(), found })
 }
 
 /// Up to 64 bytes from `start` on.

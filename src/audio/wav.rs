@@ -30,10 +30,7 @@ pub(super) fn decode(
     segment: Segment,
     picker: ChannelPicker,
 ) -> Result<Decoded, AudioError> {
-    let read_error = |source| AudioError::Read {
-        path: path.into(),
-        source,
-    };
+    let read_error = |source| AudioError::Read { path: path.into(), source };
     let layout = walk_chunks(&mut file, path, start)?;
     let fmt_u16 = |at: usize| u16::from_le_bytes([layout.fmt[at], layout.fmt[at + 1]]);
     let rate_hz = u32::from_le_bytes([layout.fmt[4], layout.fmt[5], layout.fmt[6], layout.fmt[7]]);
@@ -42,11 +39,7 @@ pub(super) fn decode(
     check_rate(path, "WAV", rate_hz)?;
     if channels == 0 || block_len == 0 {
         let reason = format!("{channels} channels in {block_len} bytes a frame");
-        return Err(AudioError::Malformed {
-            path: path.into(),
-            format: "WAV",
-            reason,
-        });
+        return Err(AudioError::Malformed { path: path.into(), format: "WAV", reason });
     }
     picker.check(channels)?;
 
@@ -54,8 +47,7 @@ pub(super) fn decode(
     let (first, end) = segment.frames(rate_hz);
     let (first, end) = (first.min(num_frames), end.min(num_frames));
     let data_len = (end - first) * block_len;
-    file.seek(SeekFrom::Start(layout.data_start + first * block_len))
-        .map_err(read_error)?;
+    file.seek(SeekFrom::Start(layout.data_start + first * block_len)).map_err(read_error)?;
     let source =
         header(&layout.fmt, data_len).chain(BufReader::with_capacity(1 << 16, file).take(data_len));
     let reader = WavReader::new(source).map_err(|error| from_hound(path, error))?;
@@ -84,28 +76,18 @@ pub(super) fn decode(
             }
         }
     }
-    Ok(Decoded {
-        samples,
-        rate_hz,
-        num_frames,
-    })
+    Ok(Decoded { samples, rate_hz, num_frames })
 }
 
 /// Finds `fmt ` and `data`; chunks may come in any order before `data` and are padded to even length.
 fn walk_chunks(file: &mut File, path: &Path, start: u64) -> Result<Layout, AudioError> {
-    let malformed = |reason: String| AudioError::Malformed {
-        path: path.into(),
-        format: "WAV",
-        reason,
-    };
+    let malformed =
+        |reason: String| AudioError::Malformed { path: path.into(), format: "WAV", reason };
     let read_error = |source: io::Error| {
         if source.kind() == io::ErrorKind::UnexpectedEof {
             malformed("it ends within its header: no audio data follows".into())
         } else {
-            AudioError::Read {
-                path: path.into(),
-                source,
-            }
+            AudioError::Read { path: path.into(), source }
         }
     };
     let file_len = file.metadata().map_err(read_error)?.len();
@@ -138,11 +120,7 @@ fn walk_chunks(file: &mut File, path: &Path, start: u64) -> Result<Layout, Audio
                     });
                 }
                 let data_len = if streamed { available } else { u64::from(len) };
-                return Ok(Layout {
-                    fmt,
-                    data_start: at,
-                    data_len,
-                });
+                return Ok(Layout { fmt, data_start: at, data_len });
             }
             _ => {}
         }
@@ -177,10 +155,7 @@ fn check_encoding(path: &Path, fmt: &[u8]) -> Result<(), AudioError> {
         (0x55, _) => "MP3".into(),
         _ => format!("format tag {tag:#06x}"),
     };
-    Err(AudioError::Unsupported {
-        path: path.into(),
-        format: format!("WAV with {name} audio"),
-    })
+    Err(AudioError::Unsupported { path: path.into(), format: format!("WAV with {name} audio") })
 }
 
 /// A header of exactly one format and one data chunk.
@@ -196,15 +171,10 @@ fn header(fmt: &[u8], data_len: u64) -> Cursor<Vec<u8>> {
 
 fn from_hound(path: &Path, error: hound::Error) -> AudioError {
     match error {
-        hound::Error::IoError(source) => AudioError::Read {
-            path: path.into(),
-            source,
-        },
-        other => AudioError::Malformed {
-            path: path.into(),
-            format: "WAV",
-            reason: other.to_string(),
-        },
+        hound::Error::IoError(source) => AudioError::Read { path: path.into(), source },
+        other => {
+            AudioError::Malformed { path: path.into(), format: "WAV", reason: other.to_string() }
+        }
     }
 }
 
@@ -254,17 +224,11 @@ mod tests {
             let fmt = fmt(1, 1, bits);
             let wav = riff(&[(b"fmt ", 16, &fmt), (b"data", data.len() as u32, &data)]);
             let path = scratch.write("a.wav", &wav);
-            assert_eq!(
-                read(&path, None, None, &MONO_16K).unwrap().samples,
-                want,
-                "{bits} bits"
-            );
+            assert_eq!(read(&path, None, None, &MONO_16K).unwrap().samples, want, "{bits} bits");
         }
         let data: Vec<u8> = want.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let path = scratch.write(
-            "f.wav",
-            &riff(&[(b"fmt ", 16, &fmt(3, 1, 32)), (b"data", 16, &data)]),
-        );
+        let path =
+            scratch.write("f.wav", &riff(&[(b"fmt ", 16, &fmt(3, 1, 32)), (b"data", 16, &data)]));
         assert_eq!(read(&path, None, None, &MONO_16K).unwrap().samples, want);
     }
 
@@ -276,28 +240,17 @@ mod tests {
         for cut in [45, 46, bytes.len() / 2, bytes.len() - 1] {
             let path = scratch.write("b.wav", &bytes[..cut]);
             let error = read(&path, None, None, &MONO_16K).unwrap_err();
-            assert!(
-                matches!(error, AudioError::Truncated { .. }),
-                "{cut}: {error}"
-            );
+            assert!(matches!(error, AudioError::Truncated { .. }), "{cut}: {error}");
             assert!(error.to_string().contains("2000 bytes"), "{error}");
         }
         for cut in 12..44 {
             let path = scratch.write("b.wav", &bytes[..cut]);
             let error = read(&path, None, None, &MONO_16K).unwrap_err();
-            assert!(
-                matches!(error, AudioError::Malformed { .. }),
-                "{cut}: {error}"
-            );
+            assert!(matches!(error, AudioError::Malformed { .. }), "{cut}: {error}");
         }
-        let path = scratch.write(
-            "b.wav",
-            &riff(&[(b"fmt ", 16, &fmt(1, 1, 16)), (b"data", 0, b"")]),
-        );
-        assert!(matches!(
-            read(&path, None, None, &MONO_16K),
-            Err(AudioError::NoSamples { .. })
-        ));
+        let path =
+            scratch.write("b.wav", &riff(&[(b"fmt ", 16, &fmt(1, 1, 16)), (b"data", 0, b"")]));
+        assert!(matches!(read(&path, None, None, &MONO_16K), Err(AudioError::NoSamples { .. })));
     }
 
     #[test]
@@ -306,27 +259,15 @@ mod tests {
         let data = [1, 0, 2, 0];
         let fmt = fmt(1, 1, 16);
         for claimed in [u32::MAX, 0x7fff_f000, 0] {
-            let wav = riff(&[
-                (b"fmt ", 16, &fmt),
-                (b"data", claimed, &[data, data, data].concat()),
-            ]);
+            let wav =
+                riff(&[(b"fmt ", 16, &fmt), (b"data", claimed, &[data, data, data].concat())]);
             let path = scratch.write("a.wav", &wav);
-            assert_eq!(
-                read(&path, None, None, &MONO_16K).unwrap().samples.len(),
-                6,
-                "{claimed:x}"
-            );
+            assert_eq!(read(&path, None, None, &MONO_16K).unwrap().samples.len(), 6, "{claimed:x}");
         }
         let path = scratch.write("b.wav", &riff(&[(b"fmt ", 0xffff_fff0, &fmt)]));
-        assert!(matches!(
-            read(&path, None, None, &MONO_16K),
-            Err(AudioError::Malformed { .. })
-        ));
+        assert!(matches!(read(&path, None, None, &MONO_16K), Err(AudioError::Malformed { .. })));
         let path = scratch.write("c.wav", &riff(&[(b"junk", 0xffff_fff0, &fmt)]));
-        assert!(matches!(
-            read(&path, None, None, &MONO_16K),
-            Err(AudioError::Malformed { .. })
-        ));
+        assert!(matches!(read(&path, None, None, &MONO_16K), Err(AudioError::Malformed { .. })));
     }
 
     #[test]
@@ -340,9 +281,8 @@ mod tests {
             (0x1234, 16, "0x1234"),
         ] {
             let wav = riff(&[(b"fmt ", 16, &fmt(tag, 1, bits)), (b"data", 8, &[0; 8])]);
-            let text = read(&scratch.write("a.wav", &wav), None, None, &MONO_16K)
-                .unwrap_err()
-                .to_string();
+            let text =
+                read(&scratch.write("a.wav", &wav), None, None, &MONO_16K).unwrap_err().to_string();
             assert!(text.contains(name), "{text}");
         }
     }
@@ -358,14 +298,8 @@ mod tests {
             (b"LIST", 4, b"abcd"),
         ]);
         let path = scratch.write("a.wav", &wav);
-        let options = ReadOptions {
-            channel: Channel::Index(0),
-            ..MONO_16K
-        };
-        assert_eq!(
-            read(&path, None, None, &options).unwrap().samples,
-            [0.5, 0.25]
-        );
+        let options = ReadOptions { channel: Channel::Index(0), ..MONO_16K };
+        assert_eq!(read(&path, None, None, &options).unwrap().samples, [0.5, 0.25]);
         for at in 12..wav.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut broken = wav.clone();
@@ -379,16 +313,10 @@ mod tests {
     fn nan_and_infinity_are_refused_with_their_place() {
         let scratch = Scratch::new("nan");
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            let data: Vec<u8> = [0.0, 0.5, bad]
-                .iter()
-                .flat_map(|x| x.to_le_bytes())
-                .collect();
+            let data: Vec<u8> = [0.0, 0.5, bad].iter().flat_map(|x| x.to_le_bytes()).collect();
             let wav = riff(&[(b"fmt ", 16, &fmt(3, 1, 32)), (b"data", 12, &data)]);
             let error = read(&scratch.write("a.wav", &wav), None, None, &MONO_16K).unwrap_err();
-            assert!(
-                matches!(error, AudioError::NotFinite { at: 2, .. }),
-                "{error}"
-            );
+            assert!(matches!(error, AudioError::NotFinite { at: 2, .. }), "{error}");
         }
     }
 }

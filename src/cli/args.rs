@@ -29,7 +29,12 @@ const EVAL_EXAMPLES: &str = "Examples:
 ///
 /// CONFIG is a TOML file: one file is one run. Without a terminal, progress comes as plain lines.
 #[derive(Debug, Parser)]
-#[command(name = "asr-train", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    name = "asr-train",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 #[command(after_help = EXIT_CODES, after_long_help = format!("{TRAIN_EXAMPLES}\n{EXIT_CODES}"))]
 pub(super) struct TrainArgs {
     #[command(subcommand)]

@@ -15,7 +15,14 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let prepared = prepare(&config, None, &screen)?;
     let mut summaries = prepared.summaries;
     if !config.data.test.is_empty() {
-        evaluation_set("test", &config.data.test, &config, &prepared.tokens, &screen, &mut summaries)?;
+        evaluation_set(
+            "test",
+            &config.data.test,
+            &config,
+            &prepared.tokens,
+            &screen,
+            &mut summaries,
+        )?;
     }
     for summary in &summaries {
         say(format_args!("{}", summary.line()))?;
@@ -28,7 +35,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let shapes = prepared.sampler.shapes();
     if let Some((utterances, frames)) = shapes.first() {
         let batches = prepared.sampler.batches_per_epoch();
-        say(format_args!("batches {batches} an epoch, {} shapes, the largest {utterances} x {frames} frames", shapes.len()))?;
+        say(format_args!(
+            "batches {batches} an epoch, {} shapes, the largest {utterances} x {frames} frames",
+            shapes.len()
+        ))?;
     }
     say(format_args!("{}: good to train", args.config.display()))?;
     Ok(())

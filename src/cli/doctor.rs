@@ -13,15 +13,28 @@ pub(super) fn run() -> Result<(), Failure> {
             Answer::Found(found) => {
                 say(format_args!("{name:<9} {} ({})", found.name, found.driver))?;
                 if let Some(bytes) = found.memory_bytes {
-                    say(format_args!("          memory {:.1} GiB", bytes as f64 / f64::from(1 << 30)))?;
+                    say(format_args!(
+                        "          memory {:.1} GiB",
+                        bytes as f64 / f64::from(1 << 30)
+                    ))?;
                 }
-                if let (Some(bytes), Some(labels)) = (found.shared_memory_bytes, found.max_shared_labels) {
-                    say(format_args!("          shared memory {bytes} bytes: CTC targets up to {labels} labels stay in it, longer ones use global memory"))?;
+                if let (Some(bytes), Some(labels)) =
+                    (found.shared_memory_bytes, found.max_shared_labels)
+                {
+                    say(format_args!(
+                        "          shared memory {bytes} bytes: CTC targets up to {labels} labels stay in it, longer ones use global memory"
+                    ))?;
                 }
                 match found.ctc_error {
-                    Some(error) if found.passes() => say(format_args!("          CTC self-test passed, largest error {error:.1e}"))?,
-                    Some(error) => say(format_args!("          CTC self-test FAILED, largest error {error:.1e}: do not train on it"))?,
-                    None => say(format_args!("          CTC self-test FAILED with values that are not finite: do not train on it"))?,
+                    Some(error) if found.passes() => say(format_args!(
+                        "          CTC self-test passed, largest error {error:.1e}"
+                    ))?,
+                    Some(error) => say(format_args!(
+                        "          CTC self-test FAILED, largest error {error:.1e}: do not train on it"
+                    ))?,
+                    None => say(format_args!(
+                        "          CTC self-test FAILED with values that are not finite: do not train on it"
+                    ))?,
                 }
                 is_cpu_good |= name.to_string() == "cpu" && found.passes();
             }
@@ -30,7 +43,14 @@ pub(super) fn run() -> Result<(), Failure> {
         }
     }
     for api in Api::ALL.into_iter().filter(|api| !api.is_compiled_in()) {
-        say(format_args!("{:<9} not in this build (cargo build --release --features {api})", api.to_string()))?;
+        say(format_args!(
+            "{:<9} not in this build (cargo build --release --features {api})",
+            api.to_string()
+        ))?;
     }
-    if is_cpu_good { Ok(()) } else { Err(Failure::new(RUNNING, anyhow::anyhow!("the CPU fails the CTC self-test"))) }
+    if is_cpu_good {
+        Ok(())
+    } else {
+        Err(Failure::new(RUNNING, anyhow::anyhow!("the CPU fails the CTC self-test")))
+    }
 }

@@ -23,11 +23,15 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let screen = Screen::new(Display::detect(args.quiet));
     start_logging(&screen, args.quiet);
     if let Some(bar) = args.max_wer.filter(|bar| !(bar.is_finite() && *bar >= 0.0)) {
-        return Err(Failure::new(USAGE, anyhow!("--max-wer {bar} must be a percentage of at least 0")));
+        return Err(Failure::new(
+            USAGE,
+            anyhow!("--max-wer {bar} must be a percentage of at least 0"),
+        ));
     }
     let (device, device_name) = open_device(args.device)?;
     let recogniser = Recogniser::load(&args.run, device, device_name)?;
-    let manifests = if args.manifests.is_empty() { &recogniser.config.data.test } else { &args.manifests };
+    let manifests =
+        if args.manifests.is_empty() { &recogniser.config.data.test } else { &args.manifests };
     if manifests.is_empty() {
         return Err(EvalError::NoManifest.into());
     }
@@ -59,7 +63,9 @@ pub(super) fn print_sets(sets: &[MeasuredSet]) -> Result<(), Failure> {
     for MeasuredSet { name, score, results } in sets {
         say(format_args!("{name}"))?;
         say(format_args!("{}", score.words.kaldi_line()))?;
-        let percent = |rate: Option<f64>| rate.map_or("nan".to_owned(), |rate| format!("{:.2}", 100.0 * rate));
+        let percent = |rate: Option<f64>| {
+            rate.map_or("nan".to_owned(), |rate| format!("{:.2}", 100.0 * rate))
+        };
         say(format_args!(
             "%CER {} [ {} / {} ]  %SER {} [ {} / {} ]  {:.1} s of audio, {:.0}x real time",
             percent(score.cer()),
@@ -94,7 +100,8 @@ fn hold_against(sets: &[MeasuredSet], bar: f64) -> Result<(), Failure> {
 /// The run that a checkpoint belongs to: `RUN/checkpoints/step-N` is two below it.
 fn run_directory(given: &Path, checkpoint: &Path) -> PathBuf {
     let is_checkpoint = given.join("manifest.json").is_file();
-    let above = checkpoint.parent().filter(|parent| parent.ends_with("checkpoints")).and_then(Path::parent);
+    let above =
+        checkpoint.parent().filter(|parent| parent.ends_with("checkpoints")).and_then(Path::parent);
     match above {
         Some(run) if is_checkpoint => run.to_owned(),
         _ => given.to_owned(),

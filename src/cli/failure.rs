@@ -103,9 +103,9 @@ impl From<TrainError> for Failure {
             TrainError::Prepare(error) => error.into(),
             TrainError::Data(error) => error.into(),
             TrainError::Checkpoint(error) => error.into(),
-            error @ (TrainError::Exists(_) | TrainError::OtherConfig { .. } | TrainError::Output { .. }) => {
-                Self::new(USAGE, error)
-            }
+            error @ (TrainError::Exists(_)
+            | TrainError::OtherConfig { .. }
+            | TrainError::Output { .. }) => Self::new(USAGE, error),
             error @ TrainError::Diverged { .. } => Self::new(DIVERGED, error),
             error => Self::new(RUNNING, error),
         }
@@ -117,7 +117,9 @@ impl From<EvalError> for Failure {
         match error {
             EvalError::Checkpoint(error) => error.into(),
             EvalError::Data(error) => error.into(),
-            error @ (EvalError::NoManifest | EvalError::Report(ReportError::Directory { .. })) => Self::new(USAGE, error),
+            error @ (EvalError::NoManifest | EvalError::Report(ReportError::Directory { .. })) => {
+                Self::new(USAGE, error)
+            }
             error => Self::new(RUNNING, error),
         }
     }

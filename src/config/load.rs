@@ -44,10 +44,8 @@ pub fn load<T>(path: &Path, overrides: &[String]) -> Result<Loaded<T>, ConfigErr
 where
     T: Serialize + DeserializeOwned + Default,
 {
-    let bytes = fs::read(path).map_err(|source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let bytes =
+        fs::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     let text = std::str::from_utf8(&bytes).map_err(|error| ConfigError::NotUtf8 {
         place: Place::of_offset(
             path,
@@ -67,11 +65,7 @@ where
     T: Serialize + DeserializeOwned + Default,
 {
     let root = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
-        place: Place::of_offset(
-            path,
-            text,
-            error.span().map_or(text.len(), |span| span.start),
-        ),
+        place: Place::of_offset(path, text, error.span().map_or(text.len(), |span| span.start)),
         message: one_line(error.message()),
     })?;
     let defaults = default_table::<T>()?;
@@ -79,10 +73,7 @@ where
     let mut value: T = toml::from_str(text)
         .map_err(|error| in_file(path, text, root.get_ref(), &defaults, &error))?;
     if overrides.is_empty() {
-        return Ok(Loaded {
-            value,
-            overridden: BTreeSet::new(),
-        });
+        return Ok(Loaded { value, overridden: BTreeSet::new() });
     }
     // The value is legal TOML already; this second reading only forgets the spans.
     let mut table: Table = toml::from_str(text)
@@ -105,15 +96,13 @@ where
 /// # Errors
 /// When the value is not a table or holds what TOML cannot say.
 pub fn to_toml_string<T: Serialize>(value: &T) -> Result<String, ConfigError> {
-    toml::to_string(value).map_err(|error| ConfigError::Write {
-        message: one_line(&error.to_string()),
-    })
+    toml::to_string(value)
+        .map_err(|error| ConfigError::Write { message: one_line(&error.to_string()) })
 }
 
 fn default_table<T: Serialize + Default>() -> Result<Table, ConfigError> {
-    Table::try_from(T::default()).map_err(|error| ConfigError::Write {
-        message: one_line(&error.to_string()),
-    })
+    Table::try_from(T::default())
+        .map_err(|error| ConfigError::Write { message: one_line(&error.to_string()) })
 }
 
 #[cfg(test)]
@@ -143,12 +132,7 @@ mod tests {
 
     impl Default for Data {
         fn default() -> Self {
-            Self {
-                train: vec![],
-                test: vec![],
-                resample: Resample::Refuse,
-                max_seconds: None,
-            }
+            Self { train: vec![], test: vec![], resample: Resample::Refuse, max_seconds: None }
         }
     }
 
@@ -163,12 +147,7 @@ mod tests {
 
     impl Default for Optim {
         fn default() -> Self {
-            Self {
-                learning_rate: 1e-3,
-                weight_decay: 0.1,
-                steps: 100,
-                betas: [0.9, 0.98],
-            }
+            Self { learning_rate: 1e-3, weight_decay: 0.1, steps: 100, betas: [0.9, 0.98] }
         }
     }
 
@@ -209,40 +188,21 @@ mod tests {
     }
 
     fn set(argument: &str) -> Run {
-        run("[data]\ntrain = [\"a\", \"b\"]", &[argument])
-            .unwrap()
-            .value
+        run("[data]\ntrain = [\"a\", \"b\"]", &[argument]).unwrap().value
     }
 
     #[test]
     fn a_file_changes_only_the_keys_it_names() {
-        let loaded = run(
-            "seed = 7\n[optim]\nlearning_rate = 1\n[model.attention]\nheads = 4\n",
-            &[],
-        )
-        .unwrap();
+        let loaded =
+            run("seed = 7\n[optim]\nlearning_rate = 1\n[model.attention]\nheads = 4\n", &[])
+                .unwrap();
         let want = Run {
             seed: 7,
-            optim: Optim {
-                learning_rate: 1.0,
-                ..Optim::default()
-            },
-            model: Model {
-                attention: Attention {
-                    heads: 4,
-                    dropout: 0.0,
-                },
-                ..Model::default()
-            },
+            optim: Optim { learning_rate: 1.0, ..Optim::default() },
+            model: Model { attention: Attention { heads: 4, dropout: 0.0 }, ..Model::default() },
             ..Run::default()
         };
-        assert_eq!(
-            loaded,
-            Loaded {
-                value: want,
-                overridden: BTreeSet::new()
-            }
-        );
+        assert_eq!(loaded, Loaded { value: want, overridden: BTreeSet::new() });
         assert_eq!(run("", &[]).unwrap().value, Run::default());
     }
 
@@ -309,10 +269,7 @@ mod tests {
                 "optim.learning_rate = true",
                 "1:23: `optim.learning_rate`: expected a number, found boolean `true`",
             ),
-            (
-                "optim = 3",
-                "1:9: `optim`: expected a table, found integer `3`",
-            ),
+            ("optim = 3", "1:9: `optim`: expected a table, found integer `3`"),
             (
                 "is_quiet = \"yes\"",
                 "1:12: `is_quiet`: expected true or false, found string \"yes\"",
@@ -333,10 +290,7 @@ mod tests {
                 "data.max_seconds = \"x\"",
                 "1:20: `data.max_seconds`: expected a number, found string \"x\"",
             ),
-            (
-                "name = 3",
-                "1:8: `name`: expected a text in quotes, found integer `3`",
-            ),
+            ("name = 3", "1:8: `name`: expected a text in quotes, found integer `3`"),
         ] {
             assert_eq!(message(text, &[]), format!("run.toml:{want}"));
         }
@@ -359,11 +313,7 @@ mod tests {
     #[test]
     fn broken_toml_is_one_line_with_its_place() {
         let want = "run.toml:2:8: not valid TOML: ";
-        for text in [
-            "seed = 1\nname = \"open\n",
-            "seed = 1\nname = \n",
-            "seed = 1\nname = yes\n",
-        ] {
+        for text in ["seed = 1\nname = \"open\n", "seed = 1\nname = \n", "seed = 1\nname = yes\n"] {
             let found = message(text, &[]);
             assert!(
                 found.starts_with(&want[..11]) && found.contains("not valid TOML: "),
@@ -390,12 +340,7 @@ mod tests {
     fn files_that_cannot_be_read_say_so() {
         let dir = tempfile::tempdir().unwrap();
         let missing = load::<Run>(&dir.path().join("no.toml"), &[]).unwrap_err();
-        assert!(
-            missing
-                .to_string()
-                .ends_with("no.toml: cannot read the config file"),
-            "{missing}"
-        );
+        assert!(missing.to_string().ends_with("no.toml: cannot read the config file"), "{missing}");
         assert!(std::error::Error::source(&missing).is_some());
         let binary = dir.path().join("binary.toml");
         fs::write(&binary, b"seed = 1\nname = \"\xff\"").unwrap();
@@ -413,10 +358,7 @@ mod tests {
         assert_eq!(set("optim.learning_rate=2e-4").optim.learning_rate, 2e-4);
         assert_eq!(set("optim.learning_rate = 1").optim.learning_rate, 1.0);
         assert_eq!(set("data.resample=allow").data.resample, Resample::Allow);
-        assert_eq!(
-            set("data.resample=\"allow\"").data.resample,
-            Resample::Allow
-        );
+        assert_eq!(set("data.resample=\"allow\"").data.resample, Resample::Allow);
         assert!(set("is_quiet=true").is_quiet);
         assert_eq!(set("data.max_seconds=12").data.max_seconds, Some(12.0));
         assert_eq!(set("optim.betas=[0.8, 0.9]").optim.betas, [0.8, 0.9]);
@@ -434,17 +376,8 @@ mod tests {
 
     #[test]
     fn a_bare_value_for_a_list_becomes_a_list_of_one() {
-        assert_eq!(
-            set("data.test=x.jsonl").data.test,
-            [PathBuf::from("x.jsonl")]
-        );
-        assert_eq!(
-            set("data.train=[\"x.jsonl\", \"y.jsonl\"]")
-                .data
-                .train
-                .len(),
-            2
-        );
+        assert_eq!(set("data.test=x.jsonl").data.test, [PathBuf::from("x.jsonl")]);
+        assert_eq!(set("data.train=[\"x.jsonl\", \"y.jsonl\"]").data.train.len(), 2);
         assert_eq!(set("data.train=[]").data.train.len(), 0);
     }
 
@@ -452,10 +385,7 @@ mod tests {
     fn later_overrides_win_and_their_keys_are_known() {
         let loaded = run("seed = 1", &["seed=2", "data.test=x", "seed=3"]).unwrap();
         assert_eq!(loaded.value.seed, 3);
-        assert_eq!(
-            loaded.overridden.into_iter().collect::<Vec<_>>(),
-            ["data.test", "seed"]
-        );
+        assert_eq!(loaded.overridden.into_iter().collect::<Vec<_>>(), ["data.test", "seed"]);
     }
 
     #[test]
@@ -467,21 +397,13 @@ mod tests {
         .unwrap();
         assert_eq!(
             loaded.value.optim,
-            Optim {
-                steps: 7,
-                learning_rate: 3.0,
-                weight_decay: 0.0,
-                ..Optim::default()
-            }
+            Optim { steps: 7, learning_rate: 3.0, weight_decay: 0.0, ..Optim::default() }
         );
         assert_eq!(
             loaded.overridden.into_iter().collect::<Vec<_>>(),
             ["optim.steps", "optim.weight_decay"]
         );
-        assert_eq!(
-            set("model={attention = {heads = 2}}").model.attention.heads,
-            2
-        );
+        assert_eq!(set("model={attention = {heads = 2}}").model.attention.heads, 2);
     }
 
     #[test]
@@ -491,18 +413,9 @@ mod tests {
                 "optim.learning_rte=1",
                 "unknown key `optim.learning_rte`; the nearest known key is `optim.learning_rate`",
             ),
-            (
-                "optm.steps=1",
-                "unknown key `optm.steps`; the nearest known key is `optim.steps`",
-            ),
-            (
-                "lr=1",
-                "unknown key `lr`; the config knows data, is_quiet, model, name, optim, seed",
-            ),
-            (
-                "steps=1",
-                "unknown key `steps`; the nearest known key is `optim.steps`",
-            ),
+            ("optm.steps=1", "unknown key `optm.steps`; the nearest known key is `optim.steps`"),
+            ("lr=1", "unknown key `lr`; the config knows data, is_quiet, model, name, optim, seed"),
+            ("steps=1", "unknown key `steps`; the nearest known key is `optim.steps`"),
             (
                 "data.max_second=1",
                 "unknown key `data.max_second`; the nearest known key is `data.max_seconds`",
@@ -511,19 +424,13 @@ mod tests {
                 "optim.steps=many",
                 "`optim.steps`: expected a whole number, 0 or more, found string \"many\"",
             ),
-            (
-                "seed.x=1",
-                "`seed.x`: `seed` holds a value (integer), not a table of keys",
-            ),
+            ("seed.x=1", "`seed.x`: `seed` holds a value (integer), not a table of keys"),
             (
                 "data.resample=maybe",
                 "`data.resample`: unknown variant `maybe`, expected `refuse` or `allow`",
             ),
             ("optim=3", "`optim`: expected a table, found integer `3`"),
-            (
-                "optim={step=1}",
-                "unknown key `optim.step`; the nearest known key is `optim.steps`",
-            ),
+            ("optim={step=1}", "unknown key `optim.step`; the nearest known key is `optim.steps`"),
         ] {
             assert_eq!(
                 message("seed = 1", &["seed=2", argument]),
@@ -534,10 +441,7 @@ mod tests {
         for argument in ["seed", "=1", "a..b=1", "optim. steps=1", ""] {
             let want =
                 "expected key=value with a dotted key, such as --set optim.learning_rate=1e-3";
-            assert_eq!(
-                message("", &[argument]),
-                format!("--set {argument}: {want}")
-            );
+            assert_eq!(message("", &[argument]), format!("--set {argument}: {want}"));
         }
     }
 
@@ -550,10 +454,7 @@ mod tests {
         assert_eq!(run(&text, &[]).unwrap().value, value);
         assert!(text.contains("weight_decay = 0.01\n"), "{text}");
         value.seed = u64::MAX;
-        assert_eq!(
-            run(&to_toml_string(&value).unwrap(), &[]).unwrap().value,
-            value
-        );
+        assert_eq!(run(&to_toml_string(&value).unwrap(), &[]).unwrap().value, value);
         assert!(matches!(to_toml_string(&3), Err(ConfigError::Write { .. })));
     }
 }

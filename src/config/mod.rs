@@ -96,7 +96,9 @@ pub enum InvalidConfig {
     #[error("train.{0} must be at least 1, not 0")]
     Zero(&'static str),
     /// Nothing to train on, or nothing to validate on.
-    #[error("data.{0} lists no manifest: give at least one JSON-lines file, in the config or with --set data.{0}=FILE")]
+    #[error(
+        "data.{0} lists no manifest: give at least one JSON-lines file, in the config or with --set data.{0}=FILE"
+    )]
     NoManifest(&'static str),
 }
 
@@ -209,6 +211,9 @@ mod tests {
         let mut config = RunConfig::default();
         assert!(config.validate().unwrap_err().to_string().contains("data.train"));
         config.train.epochs = 0;
-        assert_eq!(config.validate().unwrap_err().to_string(), "train.epochs must be at least 1, not 0");
+        assert_eq!(
+            config.validate().unwrap_err().to_string(),
+            "train.epochs must be at least 1, not 0"
+        );
     }
 }

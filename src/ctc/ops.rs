@@ -77,7 +77,11 @@ mod cube {
         }
     }
 
-    fn launch(logits: CubeTensor, problem: &Problem, want_grad: bool) -> (CubeTensor, Option<CubeTensor>) {
+    fn launch(
+        logits: CubeTensor,
+        problem: &Problem,
+        want_grad: bool,
+    ) -> (CubeTensor, Option<CubeTensor>) {
         assert_eq!(logits.dtype, DType::F32, "the CTC kernel reads f32 logits");
         let logits = into_contiguous(logits);
         let (client, device) = (logits.client.clone(), logits.device.clone());

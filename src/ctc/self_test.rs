@@ -17,11 +17,13 @@ const NUM_CLASSES: usize = 13;
 /// empty target, an exactly feasible and an infeasible row; `None` if a value is not finite
 /// where it must be, or finite where it must not.
 pub fn run(device: &Device) -> Option<f64> {
-    let labels = [vec![1, 1, 2, 3, 3, 3, 12], vec![], vec![5, 5, 6], vec![4; 20], (0..10).collect()];
+    let labels =
+        [vec![1, 1, 2, 3, 3, 3, 12], vec![], vec![5, 5, 6], vec![4; 20], (0..10).collect()];
     let frame_lens = vec![NUM_FRAMES, 17, 4, 38, 25];
     let problem = Problem::new(NUM_FRAMES, NUM_CLASSES, 11, frame_lens, &labels)
         .expect("the self-test's batch is valid");
-    let logits: Vec<f32> = (0..problem.num_logits()).map(|i| 6.0 * ((i * i) as f32 * 0.37).sin()).collect();
+    let logits: Vec<f32> =
+        (0..problem.num_logits()).map(|i| 6.0 * ((i * i) as f32 * 0.37).sin()).collect();
     let (want_nll, want_grad) = reference::batch(&logits, &problem);
 
     let device = device.clone().autodiff();

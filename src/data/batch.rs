@@ -69,10 +69,7 @@ pub(super) fn make(
             || dataset.log_mel().scratch(),
             |scratch, (rows, &utterance)| {
                 let mut draws = augmentation.map(|(how, epoch)| {
-                    (
-                        how,
-                        stream(how.seed, epoch, Purpose::Augment, utterance as u64),
-                    )
+                    (how, stream(how.seed, epoch, Purpose::Augment, utterance as u64))
                 });
                 let speed = match &mut draws {
                     Some((how, rng)) if how.speeds.len() > 1 => {
@@ -118,29 +115,20 @@ mod tests {
     #[test]
     fn batch_mates_and_padding_change_nothing() {
         let scratch = Scratch::new("batch-inert");
-        let data = dataset(
-            &scratch,
-            &[(8_000, "ab"), (4_321, "c"), (5_999, "")],
-            &DataConfig::default(),
-        );
+        let data =
+            dataset(&scratch, &[(8_000, "ab"), (4_321, "c"), (5_999, "")], &DataConfig::default());
         let how = Augmentation {
             seed: 3,
             speeds: vec![0.9, 1.0, 1.1],
             spec_augment: SpecAugmentConfig::default(),
         };
         for augmentation in [None, Some((&how, 5))] {
-            let planned = PlannedBatch {
-                utterances: vec![0, 1, 2],
-                num_frames: 64,
-            };
+            let planned = PlannedBatch { utterances: vec![0, 1, 2], num_frames: 64 };
             let batch = make(&data, &planned, augmentation).unwrap();
             assert_eq!((batch.len(), batch.features.len()), (3, 3 * 64 * 80));
             assert_eq!(batch.labels[0].len(), 2);
             for b in 0..3 {
-                let alone = PlannedBatch {
-                    utterances: vec![b],
-                    num_frames: 56,
-                };
+                let alone = PlannedBatch { utterances: vec![b], num_frames: 56 };
                 let alone = make(&data, &alone, augmentation).unwrap();
                 let len = batch.frame_lens[b];
                 assert_eq!(alone.frame_lens, [len]);
@@ -164,17 +152,10 @@ mod tests {
             speeds: vec![0.9, 1.0, 1.1],
             spec_augment: SpecAugmentConfig::default(),
         };
-        let planned = PlannedBatch {
-            utterances: vec![3, 1, 0, 2],
-            num_frames: 64,
-        };
+        let planned = PlannedBatch { utterances: vec![3, 1, 0, 2], num_frames: 64 };
         let on = |threads: usize, epoch: u64| {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .unwrap();
-            pool.install(|| make(&data, &planned, Some((&how, epoch))))
-                .unwrap()
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| make(&data, &planned, Some((&how, epoch)))).unwrap()
         };
         assert_eq!(on(1, 0), on(2, 0));
         assert_eq!(on(1, 1), on(3, 1));

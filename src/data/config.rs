@@ -99,37 +99,21 @@ impl Default for DataConfig {
 impl DataConfig {
     /// How recordings are read for features at this rate.
     pub fn read_options(&self, sample_rate_hz: u32) -> ReadOptions {
-        ReadOptions {
-            sample_rate_hz,
-            channel: self.channel,
-            resample: self.resample,
-        }
+        ReadOptions { sample_rate_hz, channel: self.channel, resample: self.resample }
     }
 
     /// The same without anything that would leave utterances out: an error rate over the utterances
     /// one likes is no error rate.
     pub fn for_evaluation(&self) -> DataConfig {
-        let empty_text = if self.empty_text == EmptyText::Drop {
-            EmptyText::Keep
-        } else {
-            self.empty_text
-        };
-        DataConfig {
-            min_duration_s: 0.0,
-            max_duration_s: 1e6,
-            empty_text,
-            ..self.clone()
-        }
+        let empty_text =
+            if self.empty_text == EmptyText::Drop { EmptyText::Keep } else { self.empty_text };
+        DataConfig { min_duration_s: 0.0, max_duration_s: 1e6, empty_text, ..self.clone() }
     }
 
     /// Threads that prepare batches.
     pub fn num_workers(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if self.workers > 0 {
-            self.workers
-        } else {
-            cores.min(8)
-        }
+        if self.workers > 0 { self.workers } else { cores.min(8) }
     }
 
     /// Checks every setting.
@@ -138,18 +122,10 @@ impl DataConfig {
     /// Names the first without a meaning.
     pub fn validate(&self) -> Result<(), DataError> {
         let fail = |key, value: String, reason: &str| {
-            Err(DataError::Config {
-                key,
-                value,
-                reason: reason.into(),
-            })
+            Err(DataError::Config { key, value, reason: reason.into() })
         };
         if !(self.min_duration_s.is_finite() && self.min_duration_s >= 0.0) {
-            return fail(
-                "min_duration_s",
-                self.min_duration_s.to_string(),
-                "expected 0 or more",
-            );
+            return fail("min_duration_s", self.min_duration_s.to_string(), "expected 0 or more");
         }
         if !(self.max_duration_s.is_finite() && self.max_duration_s > self.min_duration_s) {
             return fail(
@@ -159,11 +135,7 @@ impl DataConfig {
             );
         }
         if !(self.batch_s.is_finite() && self.batch_s > 0.0) {
-            return fail(
-                "batch_s",
-                self.batch_s.to_string(),
-                "expected padded seconds above 0",
-            );
+            return fail("batch_s", self.batch_s.to_string(), "expected padded seconds above 0");
         }
         let counts = [
             ("max_batch_utterances", self.max_batch_utterances),
@@ -210,16 +182,10 @@ mod tests {
 
     #[test]
     fn evaluation_leaves_nothing_out() {
-        let config = DataConfig {
-            empty_text: EmptyText::Drop,
-            ..DataConfig::default()
-        }
-        .for_evaluation();
+        let config =
+            DataConfig { empty_text: EmptyText::Drop, ..DataConfig::default() }.for_evaluation();
         config.validate().unwrap();
-        assert_eq!(
-            (config.min_duration_s, config.empty_text),
-            (0.0, EmptyText::Keep)
-        );
+        assert_eq!((config.min_duration_s, config.empty_text), (0.0, EmptyText::Keep));
         assert!(config.max_duration_s > 1e5);
     }
 

@@ -60,11 +60,8 @@ impl Dataset {
             let (labels, unknown) = tokens.encode_known(&surveyed.text);
             if !unknown.is_empty() {
                 if dataset.unknown_utterances == 0 {
-                    dataset.first_unknown = format!(
-                        "{}: {:?}",
-                        surveyed.utterance.place(),
-                        surveyed.utterance.id
-                    );
+                    dataset.first_unknown =
+                        format!("{}: {:?}", surveyed.utterance.place(), surveyed.utterance.id);
                 }
                 dataset.unknown_utterances += 1;
                 dataset.unknown.merge(&unknown);
@@ -134,9 +131,8 @@ impl Dataset {
         let fastest = speeds.iter().copied().fold(1.0, f64::max);
         let total = self.items.len();
         let features = self.log_mel.config();
-        let (kept, infeasible): (Vec<Item>, Vec<Item>) = std::mem::take(&mut self.items)
-            .into_iter()
-            .partition(|item| {
+        let (kept, infeasible): (Vec<Item>, Vec<Item>) =
+            std::mem::take(&mut self.items).into_iter().partition(|item| {
                 is_feasible(
                     features.num_frames(perturbed_len(item.num_samples, fastest)),
                     &item.labels,
@@ -162,9 +158,7 @@ impl Dataset {
 
     /// Frames of an utterance at a speed.
     pub fn num_frames(&self, index: usize, speed: f64) -> usize {
-        self.log_mel
-            .config()
-            .num_frames(perturbed_len(self.items[index].num_samples, speed))
+        self.log_mel.config().num_frames(perturbed_len(self.items[index].num_samples, speed))
     }
 
     /// The samples of an utterance at a speed, from memory when they are there.
@@ -179,9 +173,7 @@ impl Dataset {
                 let rate_hz = self.log_mel.config().sample_rate_hz;
                 let read = read(&item.utterance, &self.config, rate_hz);
                 let id = || item.utterance.id.clone();
-                let samples = read
-                    .map_err(|source| DataError::Audio { id: id(), source })?
-                    .samples;
+                let samples = read.map_err(|source| DataError::Audio { id: id(), source })?.samples;
                 if samples.len() != item.num_samples {
                     return Err(DataError::Changed {
                         id: id(),
@@ -192,11 +184,7 @@ impl Dataset {
                 Cow::Owned(samples)
             }
         };
-        Ok(if speed == 1.0 {
-            samples
-        } else {
-            Cow::Owned(speed_perturb(&samples, speed))
-        })
+        Ok(if speed == 1.0 { samples } else { Cow::Owned(speed_perturb(&samples, speed)) })
     }
 }
 
@@ -228,11 +216,7 @@ pub(super) mod tests {
         let needs_51 = |frames: usize, labels: &[u32]| frames >= 51 && labels.len() == 2;
         let dropped = data.drop_infeasible(&[0.9, 1.0, 1.1], needs_51).unwrap();
         let ids: Vec<&str> = dropped.iter().map(|d| d.utterance.id.as_str()).collect();
-        assert_eq!(
-            ids,
-            ["u1"],
-            "9000 samples at 1.1 are 8182 samples and 51 frames"
-        );
+        assert_eq!(ids, ["u1"], "9000 samples at 1.1 are 8182 samples and 51 frames");
         assert_eq!(data.items().len(), 2);
         let error = data.drop_infeasible(&[1.0], |_, _| false).unwrap_err();
         assert!(error.to_string().contains("2 too few frames"), "{error}");
@@ -247,10 +231,7 @@ pub(super) mod tests {
             &DataConfig::default(),
         );
         let (unknown, utterances) = data.unknown_characters();
-        assert_eq!(
-            (unknown.counts[&'z'], unknown.counts[&'y'], utterances),
-            (2, 1, 2)
-        );
+        assert_eq!((unknown.counts[&'z'], unknown.counts[&'y'], utterances), (2, 1, 2));
         assert_eq!(data.items()[0].labels.len(), 2);
         let error = data.require_known_characters().unwrap_err().to_string();
         assert!(
@@ -264,14 +245,8 @@ pub(super) mod tests {
         let scratch = Scratch::new("cached");
         let parts = [(8_000, "a"), (9_001, "b")];
         let cached = dataset(&scratch, &parts, &DataConfig::default());
-        let uncached = dataset(
-            &scratch,
-            &parts,
-            &DataConfig {
-                cache_audio_mb: 0,
-                ..DataConfig::default()
-            },
-        );
+        let uncached =
+            dataset(&scratch, &parts, &DataConfig { cache_audio_mb: 0, ..DataConfig::default() });
         for index in 0..2 {
             for speed in [1.0, 0.9] {
                 assert_eq!(
@@ -281,14 +256,8 @@ pub(super) mod tests {
             }
         }
         scratch.wav("u0.wav", 16_000, &[&[0.0; 100]]);
-        assert!(matches!(
-            uncached.samples(0, 1.0),
-            Err(DataError::Changed { found: 100, .. })
-        ));
+        assert!(matches!(uncached.samples(0, 1.0), Err(DataError::Changed { found: 100, .. })));
         scratch.write("u1.wav", b"");
-        assert!(matches!(
-            uncached.samples(1, 1.0),
-            Err(DataError::Audio { .. })
-        ));
+        assert!(matches!(uncached.samples(1, 1.0), Err(DataError::Audio { .. })));
     }
 }

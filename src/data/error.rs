@@ -37,11 +37,8 @@ impl std::fmt::Display for Problem {
 }
 
 fn list(problems: &[Problem]) -> String {
-    let mut text: String = problems
-        .iter()
-        .take(SHOWN)
-        .map(|problem| format!("\n  {problem}"))
-        .collect();
+    let mut text: String =
+        problems.iter().take(SHOWN).map(|problem| format!("\n  {problem}")).collect();
     if problems.len() > SHOWN {
         text.push_str(&format!("\n  and {} more", problems.len() - SHOWN));
     }

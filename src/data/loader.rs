@@ -37,11 +37,8 @@ impl Loader<(Cursor, Batch)> {
         spec_augment: SpecAugmentConfig,
         start: Cursor,
     ) -> Result<TrainLoader, DataError> {
-        let augmentation = Augmentation {
-            seed: sampler.seed(),
-            speeds: sampler.speeds().to_vec(),
-            spec_augment,
-        };
+        let augmentation =
+            Augmentation { seed: sampler.seed(), speeds: sampler.speeds().to_vec(), spec_augment };
         let config = dataset.config().clone();
         Loader::spawn(&config, move |pool, send| {
             // A cursor of a run with other data may point past the epoch: the next one follows.
@@ -56,10 +53,7 @@ impl Loader<(Cursor, Batch)> {
                         return;
                     }
                 }
-                cursor = Cursor {
-                    epoch: cursor.epoch + 1,
-                    batch: 0,
-                };
+                cursor = Cursor { epoch: cursor.epoch + 1, batch: 0 };
             }
         })
     }
@@ -106,10 +100,7 @@ impl<T: Send + 'static> Loader<T> {
                 });
             })
             .map_err(|error| failed(&error))?;
-        Ok(Loader {
-            ready: Some(ready),
-            thread: Some(thread),
-        })
+        Ok(Loader { ready: Some(ready), thread: Some(thread) })
     }
 }
 
@@ -125,9 +116,7 @@ impl<T> Iterator for Loader<T> {
         let panic = self.thread.take()?.join().err()?;
         let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-        Some(Err(DataError::Loader(
-            message.unwrap_or_else(|| "it panicked".into()),
-        )))
+        Some(Err(DataError::Loader(message.unwrap_or_else(|| "it panicked".into()))))
     }
 }
 
@@ -165,13 +154,7 @@ mod tests {
 
     fn train(data: &Arc<Dataset>, start: Cursor) -> TrainLoader {
         let sampler = Arc::new(Sampler::train(data, 11).unwrap());
-        TrainLoader::new(
-            Arc::clone(data),
-            sampler,
-            SpecAugmentConfig::default(),
-            start,
-        )
-        .unwrap()
+        TrainLoader::new(Arc::clone(data), sampler, SpecAugmentConfig::default(), start).unwrap()
     }
 
     #[test]
@@ -180,17 +163,13 @@ mod tests {
         let data = Arc::new(dataset(&scratch, &parts(), &config(2)));
         let sampler = Sampler::train(&data, 11).unwrap();
         let n = sampler.batches_per_epoch();
-        let whole: Vec<(Cursor, Batch)> = train(&data, Cursor::default())
-            .take(2 * n + 2)
-            .map(Result::unwrap)
-            .collect();
+        let whole: Vec<(Cursor, Batch)> =
+            train(&data, Cursor::default()).take(2 * n + 2).map(Result::unwrap).collect();
         assert_eq!(whole[n].0, Cursor { epoch: 1, batch: 0 });
         for cut in [1, n - 1, n, n + 2] {
             let start = sampler.advance(whole[cut - 1].0);
-            let tail: Vec<(Cursor, Batch)> = train(&data, start)
-                .take(whole.len() - cut)
-                .map(Result::unwrap)
-                .collect();
+            let tail: Vec<(Cursor, Batch)> =
+                train(&data, start).take(whole.len() - cut).map(Result::unwrap).collect();
             assert!(tail == whole[cut..], "from {start:?}");
         }
     }
@@ -199,18 +178,9 @@ mod tests {
     fn the_number_of_threads_changes_no_bit() {
         let scratch = Scratch::new("loader-threads");
         let one = Arc::new(dataset(&scratch, &parts(), &config(1)));
-        let two = Arc::new(dataset(
-            &scratch,
-            &parts(),
-            &DataConfig {
-                cache_audio_mb: 0,
-                ..config(2)
-            },
-        ));
-        for (a, b) in train(&one, Cursor::default())
-            .zip(train(&two, Cursor::default()))
-            .take(20)
-        {
+        let two =
+            Arc::new(dataset(&scratch, &parts(), &DataConfig { cache_audio_mb: 0, ..config(2) }));
+        for (a, b) in train(&one, Cursor::default()).zip(train(&two, Cursor::default())).take(20) {
             assert!(a.unwrap() == b.unwrap());
         }
     }
@@ -219,14 +189,9 @@ mod tests {
     fn evaluation_is_one_pass_over_everything_as_recorded() {
         let scratch = Scratch::new("loader-eval");
         let data = Arc::new(dataset(&scratch, &parts(), &config(2)));
-        let batches: Vec<Batch> = EvalLoader::new(Arc::clone(&data))
-            .unwrap()
-            .map(Result::unwrap)
-            .collect();
-        let seen: Vec<usize> = batches
-            .iter()
-            .flat_map(|batch| batch.utterances.clone())
-            .collect();
+        let batches: Vec<Batch> =
+            EvalLoader::new(Arc::clone(&data)).unwrap().map(Result::unwrap).collect();
+        let seen: Vec<usize> = batches.iter().flat_map(|batch| batch.utterances.clone()).collect();
         assert_eq!(seen, (0..23).collect::<Vec<_>>(), "the shortest first");
         let audio_s: f64 = batches.iter().map(|batch| batch.audio_s).sum();
         assert!((audio_s - data.audio_s()).abs() < 1e-9);
@@ -244,23 +209,14 @@ mod tests {
     #[test]
     fn a_recording_that_vanishes_is_an_error_in_its_place_and_ends_the_sequence() {
         let scratch = Scratch::new("loader-error");
-        let data = Arc::new(dataset(
-            &scratch,
-            &parts(),
-            &DataConfig {
-                cache_audio_mb: 0,
-                ..config(1)
-            },
-        ));
+        let data =
+            Arc::new(dataset(&scratch, &parts(), &DataConfig { cache_audio_mb: 0, ..config(1) }));
         std::fs::remove_file(scratch.0.join("u22.wav")).unwrap();
         let results: Vec<_> = EvalLoader::new(Arc::clone(&data)).unwrap().collect();
         let (last, before) = results.split_last().unwrap();
         assert!(before.iter().all(Result::is_ok) && !before.is_empty());
         let error = last.as_ref().unwrap_err().to_string();
-        assert!(
-            error.contains("\"u22\"") && error.contains("u22.wav"),
-            "{error}"
-        );
+        assert!(error.contains("\"u22\"") && error.contains("u22.wav"), "{error}");
         let mut loader = train(&data, Cursor::default());
         assert!(
             loader.by_ref().any(|result| result.is_err()),

@@ -124,10 +124,8 @@ pub fn read_all(paths: &[PathBuf]) -> Result<Vec<Utterance>, ManifestError> {
 /// # Errors
 /// See [`ManifestError`].
 pub fn read(path: &Path) -> Result<Vec<Utterance>, ManifestError> {
-    let bytes = std::fs::read(path).map_err(|source| ManifestError::Read {
-        path: path.into(),
-        source,
-    })?;
+    let bytes =
+        std::fs::read(path).map_err(|source| ManifestError::Read { path: path.into(), source })?;
     parse(&bytes, path)
 }
 
@@ -152,25 +150,17 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Utterance>, ManifestError> {
         let parsed: Line = serde_json::from_slice(bytes).map_err(|error| {
             let text = error.to_string();
             // serde_json counts lines too, and here there is only ever one.
-            let reason = text
-                .rsplit_once(" at line ")
-                .map_or(text.as_str(), |(reason, _)| reason);
+            let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
             fail(error.column().max(1), reason.to_owned())
         })?;
         if parsed.audio_filepath.as_os_str().is_empty() {
             return Err(fail(1, "\"audio_filepath\" is empty".into()));
         }
         if let Some(seconds) = parsed.duration.filter(|d| !(d.is_finite() && *d > 0.0)) {
-            return Err(fail(
-                1,
-                format!("\"duration\" is {seconds}, expected seconds above 0"),
-            ));
+            return Err(fail(1, format!("\"duration\" is {seconds}, expected seconds above 0")));
         }
         if let Some(seconds) = parsed.offset.filter(|o| !(o.is_finite() && *o >= 0.0)) {
-            return Err(fail(
-                1,
-                format!("\"offset\" is {seconds}, expected seconds, 0 or more"),
-            ));
+            return Err(fail(1, format!("\"offset\" is {seconds}, expected seconds, 0 or more")));
         }
         let id: Option<String> = parsed.id.map(String::from);
         if id.as_ref().is_some_and(|id| id.trim().is_empty()) {
@@ -197,16 +187,9 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Utterance>, ManifestError> {
 
 /// The recording's name, in characters that every scoring tool accepts, and the offset.
 fn default_id(audio: &Path, offset_s: Option<f64>) -> String {
-    let stem = audio
-        .file_stem()
-        .unwrap_or(audio.as_os_str())
-        .to_string_lossy();
+    let stem = audio.file_stem().unwrap_or(audio.as_os_str()).to_string_lossy();
     let clean = |c: char| {
-        if c.is_whitespace() || matches!(c, '(' | ')' | ',') {
-            '_'
-        } else {
-            c
-        }
+        if c.is_whitespace() || matches!(c, '(' | ')' | ',') { '_' } else { c }
     };
     let stem: String = stem.chars().map(clean).collect();
     match offset_s {
@@ -225,19 +208,10 @@ fn settle_ids(
     for (utterance, _) in utterances.iter().zip(named).filter(|(_, named)| **named) {
         if let Some(first) = lines.insert(utterance.id.clone(), utterance.line) {
             let (line, id) = (utterance.line, utterance.id.clone());
-            return Err(ManifestError::DuplicateId {
-                path: path.into(),
-                line,
-                first,
-                id,
-            });
+            return Err(ManifestError::DuplicateId { path: path.into(), line, first, id });
         }
     }
-    for (utterance, _) in utterances
-        .iter_mut()
-        .zip(named)
-        .filter(|(_, named)| !**named)
-    {
+    for (utterance, _) in utterances.iter_mut().zip(named).filter(|(_, named)| !**named) {
         while lines.contains_key(&utterance.id) {
             utterance.id = format!("{}-line{}", utterance.id, utterance.line);
         }
@@ -260,17 +234,11 @@ mod tests {
         let utterances = parse_text(text).unwrap();
         let first = &utterances[0];
         assert_eq!(first.audio_path, Path::new("corpus/audio/a b(1).wav"));
-        assert_eq!(
-            (first.id.as_str(), first.line, first.duration_s),
-            ("a_b_1_", 1, Some(1.5))
-        );
+        assert_eq!((first.id.as_str(), first.line, first.duration_s), ("a_b_1_", 1, Some(1.5)));
         assert_eq!(first.speaker.as_deref(), Some("26"));
         let second = &utterances[1];
         assert_eq!(second.audio_path, Path::new("/abs/b.flac"));
-        assert_eq!(
-            (second.id.as_str(), second.line, second.offset_s),
-            ("x", 4, Some(2.25))
-        );
+        assert_eq!((second.id.as_str(), second.line, second.offset_s), ("x", 4, Some(2.25)));
         assert_eq!(second.place(), "corpus/train.jsonl:4");
     }
 
@@ -278,68 +246,30 @@ mod tests {
     fn a_malformed_line_names_path_line_column_and_the_keys() {
         let good = "{\"audio_filepath\":\"a.wav\",\"text\":\"a\"}\n";
         for (bad, want) in [
-            (
-                "{\"audio_filepath\":\"a.wav\",\"text\":}",
-                "train.jsonl:2:34: expected value",
-            ),
+            ("{\"audio_filepath\":\"a.wav\",\"text\":}", "train.jsonl:2:34: expected value"),
             ("{\"audio_filepath\":\"a.wav\"}", "missing field `text`"),
             ("{\"text\":\"a\"}", "missing field `audio_filepath`"),
-            (
-                "{\"audio_filepath\":\"a.wav\",\"text\":3}",
-                "invalid type: integer",
-            ),
+            ("{\"audio_filepath\":\"a.wav\",\"text\":3}", "invalid type: integer"),
             ("hello", "train.jsonl:2:1:"),
             ("[1]", "train.jsonl:2:"),
-            (
-                "{\"audio_filepath\":\"a.wav\",\"text\":\"a\"",
-                "train.jsonl:2:",
-            ),
-            (
-                "{\"audio_filepath\":\"a.wav\",\"text\":\"a\"} x",
-                "trailing characters",
-            ),
-            (
-                "{\"audio_filepath\":\"\",\"text\":\"a\"}",
-                "\"audio_filepath\" is empty",
-            ),
-            (
-                "{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":0}",
-                "\"duration\" is 0",
-            ),
-            (
-                "{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":-1.5}",
-                "\"duration\" is -1.5",
-            ),
-            (
-                "{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":NaN}",
-                "train.jsonl:2:",
-            ),
-            (
-                "{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":1e999}",
-                "train.jsonl:2:",
-            ),
-            (
-                "{\"audio_filepath\":\"a\",\"text\":\"a\",\"offset\":-1}",
-                "\"offset\" is -1",
-            ),
+            ("{\"audio_filepath\":\"a.wav\",\"text\":\"a\"", "train.jsonl:2:"),
+            ("{\"audio_filepath\":\"a.wav\",\"text\":\"a\"} x", "trailing characters"),
+            ("{\"audio_filepath\":\"\",\"text\":\"a\"}", "\"audio_filepath\" is empty"),
+            ("{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":0}", "\"duration\" is 0"),
+            ("{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":-1.5}", "\"duration\" is -1.5"),
+            ("{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":NaN}", "train.jsonl:2:"),
+            ("{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":1e999}", "train.jsonl:2:"),
+            ("{\"audio_filepath\":\"a\",\"text\":\"a\",\"offset\":-1}", "\"offset\" is -1"),
         ] {
-            let error = parse_text(&format!("{good}{bad}\n"))
-                .unwrap_err()
-                .to_string();
+            let error = parse_text(&format!("{good}{bad}\n")).unwrap_err().to_string();
             assert!(
                 error.starts_with("corpus/train.jsonl:2:") && error.contains(want),
                 "{bad}: {error}"
             );
-            assert!(
-                error.contains("\"speaker\"") && !error.contains(" at line "),
-                "{error}"
-            );
+            assert!(error.contains("\"speaker\"") && !error.contains(" at line "), "{error}");
         }
-        let error = parse(
-            b"{\"audio_filepath\":\"\xff\",\"text\":\"\"}",
-            Path::new("m"),
-        )
-        .unwrap_err();
+        let error =
+            parse(b"{\"audio_filepath\":\"\xff\",\"text\":\"\"}", Path::new("m")).unwrap_err();
         assert!(error.to_string().starts_with("m:1:"), "{error}");
     }
 
@@ -348,17 +278,7 @@ mod tests {
         let line =
             |id: &str| format!("{{\"audio_filepath\":\"a.wav\",\"text\":\"a\",\"id\":\"{id}\"}}\n");
         let error = parse_text(&[line("u"), line("v"), line("u")].concat()).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                ManifestError::DuplicateId {
-                    line: 3,
-                    first: 1,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert!(matches!(error, ManifestError::DuplicateId { line: 3, first: 1, .. }), "{error}");
     }
 
     #[test]
@@ -366,11 +286,7 @@ mod tests {
         let line = |path: &str| format!("{{\"audio_filepath\":\"{path}\",\"text\":\"a\"}}\n");
         let text = [line("x/a.wav"), line("y/a.wav"), line("y/b.wav")].concat();
         let text = text + "{\"audio_filepath\":\"b.wav\",\"text\":\"\",\"id\":\"b\"}";
-        let ids: Vec<String> = parse_text(&text)
-            .unwrap()
-            .into_iter()
-            .map(|u| u.id)
-            .collect();
+        let ids: Vec<String> = parse_text(&text).unwrap().into_iter().map(|u| u.id).collect();
         assert_eq!(ids, ["a", "a-line2", "b-line3", "b"]);
     }
 
@@ -380,9 +296,6 @@ mod tests {
             assert!(matches!(parse_text(text), Err(ManifestError::Empty { .. })));
         }
         let error = read_all(&[PathBuf::from("/nonexistent/m.jsonl")]).unwrap_err();
-        assert!(
-            error.to_string().contains("/nonexistent/m.jsonl"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("/nonexistent/m.jsonl"), "{error}");
     }
 }

@@ -18,10 +18,7 @@ pub(super) enum Purpose {
 /// The stream of one purpose in one epoch; `index` is a bucket or an utterance.
 pub(super) fn stream(seed: u64, epoch: u64, purpose: Purpose, index: u64) -> ChaCha8Rng {
     let mut key = [0; 32];
-    for (bytes, word) in key
-        .chunks_exact_mut(8)
-        .zip([seed, epoch, purpose as u64, index])
-    {
+    for (bytes, word) in key.chunks_exact_mut(8).zip([seed, epoch, purpose as u64, index]) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
     ChaCha8Rng::from_seed(key)

@@ -88,9 +88,8 @@ impl Sampler {
             });
         }
         let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
-        let lens: Vec<usize> = (0..dataset.items().len())
-            .map(|i| dataset.num_frames(i, slowest))
-            .collect();
+        let lens: Vec<usize> =
+            (0..dataset.items().len()).map(|i| dataset.num_frames(i, slowest)).collect();
         let (config, hop_s) = (dataset.config(), dataset.log_mel().config().hop_s());
         let buckets =
             buckets(&lens, config, hop_s).map_err(|longest| DataError::LongerThanBatch {
@@ -98,11 +97,7 @@ impl Sampler {
                 padded_s: padded_len(lens[longest]) as f64 * hop_s,
                 batch_s: config.batch_s,
             })?;
-        Ok(Sampler {
-            buckets,
-            seed,
-            speeds,
-        })
+        Ok(Sampler { buckets, seed, speeds })
     }
 
     /// The seed of this order.
@@ -117,10 +112,7 @@ impl Sampler {
 
     /// Batches of an epoch: the same number in each.
     pub fn batches_per_epoch(&self) -> usize {
-        self.buckets
-            .iter()
-            .map(|bucket| bucket.members.len().div_ceil(bucket.batch_len))
-            .sum()
+        self.buckets.iter().map(|bucket| bucket.members.len().div_ceil(bucket.batch_len)).sum()
     }
 
     /// The distinct shapes of batches, `(utterances, frames)`, the largest first. A device that
@@ -135,8 +127,7 @@ impl Sampler {
                     bucket.members.len() % bucket.batch_len,
                 );
                 let full = (full > 0).then_some((bucket.batch_len, bucket.num_frames));
-                full.into_iter()
-                    .chain((rest > 0).then_some((rest, bucket.num_frames)))
+                full.into_iter().chain((rest > 0).then_some((rest, bucket.num_frames)))
             })
             .collect();
         shapes.sort_by_key(|(count, frames)| std::cmp::Reverse((count * frames, *frames)));
@@ -146,15 +137,9 @@ impl Sampler {
     /// The batch after `cursor`.
     pub fn advance(&self, cursor: Cursor) -> Cursor {
         if cursor.batch + 1 < self.batches_per_epoch() {
-            Cursor {
-                batch: cursor.batch + 1,
-                ..cursor
-            }
+            Cursor { batch: cursor.batch + 1, ..cursor }
         } else {
-            Cursor {
-                epoch: cursor.epoch + 1,
-                batch: 0,
-            }
+            Cursor { epoch: cursor.epoch + 1, batch: 0 }
         }
     }
 
@@ -163,12 +148,7 @@ impl Sampler {
         let mut batches = Vec::with_capacity(self.batches_per_epoch());
         for (index, bucket) in self.buckets.iter().enumerate() {
             let mut members = bucket.members.clone();
-            members.shuffle(&mut stream(
-                self.seed,
-                epoch,
-                Purpose::Shuffle,
-                index as u64,
-            ));
+            members.shuffle(&mut stream(self.seed, epoch, Purpose::Shuffle, index as u64));
             batches.extend(plan(bucket, &members));
         }
         batches.shuffle(&mut stream(self.seed, epoch, Purpose::Order, 0));
@@ -178,11 +158,7 @@ impl Sampler {
     /// The batches by length, the shortest first.
     pub fn in_order(&self) -> EpochPlan {
         EpochPlan {
-            batches: self
-                .buckets
-                .iter()
-                .flat_map(|bucket| plan(bucket, &bucket.members))
-                .collect(),
+            batches: self.buckets.iter().flat_map(|bucket| plan(bucket, &bucket.members)).collect(),
         }
     }
 }
@@ -190,10 +166,7 @@ impl Sampler {
 fn plan(bucket: &Bucket, members: &[usize]) -> Vec<PlannedBatch> {
     members
         .chunks(bucket.batch_len)
-        .map(|chunk| PlannedBatch {
-            utterances: chunk.to_vec(),
-            num_frames: bucket.num_frames,
-        })
+        .map(|chunk| PlannedBatch { utterances: chunk.to_vec(), num_frames: bucket.num_frames })
         .collect()
 }
 
@@ -225,11 +198,7 @@ fn buckets(lens: &[usize], config: &DataConfig, hop_s: f64) -> Result<Vec<Bucket
             return Err(*members.last().expect("no bucket is empty"));
         }
         let batch_len = batch_len.min(config.max_batch_utterances);
-        buckets.push(Bucket {
-            members,
-            num_frames,
-            batch_len,
-        });
+        buckets.push(Bucket { members, num_frames, batch_len });
     }
     Ok(buckets)
 }
@@ -239,12 +208,7 @@ fn coarser(mut steps: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
     while steps.len() > MAX_STEPS {
         steps = steps
             .chunks(2)
-            .map(|pair| {
-                (
-                    pair[pair.len() - 1].0,
-                    pair.iter().map(|(_, count)| count).sum(),
-                )
-            })
+            .map(|pair| (pair[pair.len() - 1].0, pair.iter().map(|(_, count)| count).sum()))
             .collect();
     }
     steps
@@ -260,15 +224,8 @@ fn least_padding(steps: &[(usize, usize)], num_buckets: usize) -> Vec<(usize, us
     }
     // best[j]: the cost of the first j steps in as many runs as rounds have passed; starts[k][j]: where
     // the last of those runs begins.
-    let mut best: Vec<usize> = (0..=n)
-        .map(|j| {
-            if j == 0 {
-                0
-            } else {
-                before[j] * steps[j - 1].0
-            }
-        })
-        .collect();
+    let mut best: Vec<usize> =
+        (0..=n).map(|j| if j == 0 { 0 } else { before[j] * steps[j - 1].0 }).collect();
     let mut starts = vec![vec![0; n + 1]];
     for _ in 1..num_buckets.min(n) {
         let (mut next, mut start) = (best.clone(), vec![0; n + 1]);
@@ -298,18 +255,12 @@ mod tests {
     use rand::Rng;
 
     fn sampler(lens: &[usize], config: &DataConfig, seed: u64) -> Sampler {
-        Sampler {
-            buckets: buckets(lens, config, 0.01).unwrap(),
-            seed,
-            speeds: vec![1.0],
-        }
+        Sampler { buckets: buckets(lens, config, 0.01).unwrap(), seed, speeds: vec![1.0] }
     }
 
     fn lens(seed: u64, count: usize) -> Vec<usize> {
         let mut rng = stream(seed, 0, Purpose::Shuffle, 0);
-        (0..count)
-            .map(|_| rng.random_range(1..2_000_u32) as usize)
-            .collect()
+        (0..count).map(|_| rng.random_range(1..2_000_u32) as usize).collect()
     }
 
     #[test]
@@ -335,11 +286,7 @@ mod tests {
                             <= config.batch_s + 1e-6
                     );
                     assert!(batch.utterances.len() <= 16);
-                    assert!(
-                        sampler
-                            .shapes()
-                            .contains(&(batch.utterances.len(), batch.num_frames))
-                    );
+                    assert!(sampler.shapes().contains(&(batch.utterances.len(), batch.num_frames)));
                     seen.extend(&batch.utterances);
                 }
                 seen.sort();
@@ -380,11 +327,7 @@ mod tests {
                 let runs = least_padding(&steps, num_buckets);
                 assert!(runs.len() <= num_buckets);
                 let cost: usize = runs.iter().map(|(len, count)| len * count).sum();
-                assert_eq!(
-                    cost,
-                    least(&steps, num_buckets),
-                    "{steps:?} in {num_buckets}"
-                );
+                assert_eq!(cost, least(&steps, num_buckets), "{steps:?} in {num_buckets}");
             }
         }
     }
@@ -392,28 +335,15 @@ mod tests {
     #[test]
     fn thousands_of_distinct_lengths_are_merged_and_none_is_lost() {
         let lens: Vec<usize> = (1..5_000).map(|i| i * 8).collect();
-        let config = DataConfig {
-            batch_s: 1e4,
-            ..DataConfig::default()
-        };
+        let config = DataConfig { batch_s: 1e4, ..DataConfig::default() };
         let sampler = sampler(&lens, &config, 0);
-        let count: usize = sampler
-            .buckets
-            .iter()
-            .map(|bucket| bucket.members.len())
-            .sum();
-        assert_eq!(
-            (count, sampler.buckets.len()),
-            (lens.len(), config.num_buckets)
-        );
+        let count: usize = sampler.buckets.iter().map(|bucket| bucket.members.len()).sum();
+        assert_eq!((count, sampler.buckets.len()), (lens.len(), config.num_buckets));
     }
 
     #[test]
     fn an_utterance_longer_than_a_batch_is_named() {
-        let config = DataConfig {
-            batch_s: 10.0,
-            ..DataConfig::default()
-        };
+        let config = DataConfig { batch_s: 10.0, ..DataConfig::default() };
         assert_eq!(buckets(&[100, 1_001, 500], &config, 0.01).err(), Some(1));
         assert!(buckets(&[100, 1_000, 500], &config, 0.01).is_ok());
     }
@@ -421,10 +351,7 @@ mod tests {
     #[test]
     fn an_epoch_is_a_function_of_seed_and_number() {
         let lens = lens(1, 300);
-        let config = DataConfig {
-            batch_s: 40.0,
-            ..DataConfig::default()
-        };
+        let config = DataConfig { batch_s: 40.0, ..DataConfig::default() };
         let (a, b) = (sampler(&lens, &config, 7), sampler(&lens, &config, 7));
         assert_eq!(a.epoch(4), b.epoch(4));
         assert_ne!(a.epoch(4), a.epoch(5));
@@ -439,33 +366,17 @@ mod tests {
                 })
                 .collect::<std::collections::BTreeSet<_>>()
         };
-        assert_ne!(
-            mates(&a.epoch(4)),
-            mates(&a.epoch(5)),
-            "mates change, not only the order"
-        );
+        assert_ne!(mates(&a.epoch(4)), mates(&a.epoch(5)), "mates change, not only the order");
     }
 
     #[test]
     fn the_cursor_runs_through_every_epoch() {
-        let sampler = sampler(
-            &lens(2, 100),
-            &DataConfig {
-                batch_s: 30.0,
-                ..DataConfig::default()
-            },
-            0,
-        );
+        let sampler =
+            sampler(&lens(2, 100), &DataConfig { batch_s: 30.0, ..DataConfig::default() }, 0);
         let n = sampler.batches_per_epoch();
         let mut cursor = Cursor::default();
         for i in 0..3 * n {
-            assert_eq!(
-                cursor,
-                Cursor {
-                    epoch: (i / n) as u64,
-                    batch: i % n
-                }
-            );
+            assert_eq!(cursor, Cursor { epoch: (i / n) as u64, batch: i % n });
             cursor = sampler.advance(cursor);
         }
     }

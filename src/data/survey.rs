@@ -143,10 +143,7 @@ pub fn survey(
         return Err(DataError::Broken { problems, total });
     }
     if found.kept.is_empty() {
-        return Err(DataError::NothingLeft {
-            total,
-            reasons: summary(&found.dropped),
-        });
+        return Err(DataError::NothingLeft { total, reasons: summary(&found.dropped) });
     }
     Ok(found)
 }
@@ -206,28 +203,13 @@ fn look(
         None
     };
     if let Some(reason) = reason {
-        return Outcome::Dropped(Dropped {
-            utterance,
-            reason,
-            duration_s,
-        });
+        return Outcome::Dropped(Dropped { utterance, reason, duration_s });
     }
     let num_samples = waveform.samples.len();
     let take = |left: usize| left.checked_sub(num_samples);
-    let cached = cache_left
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-        .is_ok();
+    let cached = cache_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
     let samples = cached.then(|| waveform.samples.into());
-    Outcome::Kept(
-        Surveyed {
-            utterance,
-            text,
-            num_samples,
-            duration_s,
-            samples,
-        },
-        claimed.is_some(),
-    )
+    Outcome::Kept(Surveyed { utterance, text, num_samples, duration_s, samples }, claimed.is_some())
 }
 
 /// The audio of an utterance. A duration without an offset is a claim about the whole recording; with
@@ -276,10 +258,7 @@ pub(super) mod tests {
     #[test]
     fn unwanted_utterances_are_dropped_with_reason_count_and_seconds() {
         let scratch = Scratch::new("survey-drop");
-        let utterances = corpus(
-            &scratch,
-            &[(800, "a"), (8_000, "b"), (32_000, "c"), (8_000, " ")],
-        );
+        let utterances = corpus(&scratch, &[(800, "a"), (8_000, "b"), (32_000, "c"), (8_000, " ")]);
         let config = DataConfig {
             max_duration_s: 1.0,
             empty_text: EmptyText::Drop,
@@ -297,21 +276,10 @@ pub(super) mod tests {
                 (DropReason::EmptyText, (1, 0.5))
             ]
         );
-        let nothing = run(
-            utterances,
-            &DataConfig {
-                min_duration_s: 5.0,
-                max_duration_s: 9.0,
-                ..config
-            },
-        )
-        .unwrap_err();
-        assert!(
-            nothing
-                .to_string()
-                .contains("4 shorter than data.min_duration_s"),
-            "{nothing}"
-        );
+        let nothing =
+            run(utterances, &DataConfig { min_duration_s: 5.0, max_duration_s: 9.0, ..config })
+                .unwrap_err();
+        assert!(nothing.to_string().contains("4 shorter than data.min_duration_s"), "{nothing}");
     }
 
     #[test]
@@ -325,35 +293,19 @@ pub(super) mod tests {
         utterances[0].duration_s = Some(0.7);
         let error = run(utterances.clone(), &DataConfig::default()).unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.starts_with("15 of 15 utterances") && text.contains("and 5 more"),
-            "{text}"
-        );
-        assert!(
-            text.contains("m.jsonl:1: utterance \"u0\": the manifest says 0.7 s"),
-            "{text}"
-        );
-        assert!(
-            text.contains("m.jsonl:2: utterance \"u1\"") && text.contains("0 bytes"),
-            "{text}"
-        );
-        let DataError::Broken { problems, .. } = error else {
-            panic!()
-        };
+        assert!(text.starts_with("15 of 15 utterances") && text.contains("and 5 more"), "{text}");
+        assert!(text.contains("m.jsonl:1: utterance \"u0\": the manifest says 0.7 s"), "{text}");
+        assert!(text.contains("m.jsonl:2: utterance \"u1\"") && text.contains("0 bytes"), "{text}");
+        let DataError::Broken { problems, .. } = error else { panic!() };
         assert_eq!(
             problems.iter().map(|p| p.line).collect::<Vec<_>>(),
             (1..=15).collect::<Vec<_>>()
         );
 
-        let warn = DataConfig {
-            duration_mismatch: DurationMismatch::Warn,
-            ..DataConfig::default()
-        };
+        let warn =
+            DataConfig { duration_mismatch: DurationMismatch::Warn, ..DataConfig::default() };
         let survey = run(utterances[..1].to_vec(), &warn).unwrap();
-        assert_eq!(
-            (survey.duration_mismatches, survey.kept[0].duration_s),
-            (1, 0.5)
-        );
+        assert_eq!((survey.duration_mismatches, survey.kept[0].duration_s), (1, 0.5));
     }
 
     #[test]
@@ -361,17 +313,9 @@ pub(super) mod tests {
         let scratch = Scratch::new("survey-cache");
         let utterances = corpus(&scratch, &[(160_000, "a"), (160_000, "b"), (4_000, "c")]);
         let cached = |mb| {
-            let config = DataConfig {
-                cache_audio_mb: mb,
-                ..DataConfig::default()
-            };
+            let config = DataConfig { cache_audio_mb: mb, ..DataConfig::default() };
             let survey = run(utterances.clone(), &config).unwrap();
-            survey
-                .kept
-                .iter()
-                .filter_map(|u| u.samples.as_ref())
-                .map(|s| s.len())
-                .sum::<usize>()
+            survey.kept.iter().filter_map(|u| u.samples.as_ref()).map(|s| s.len()).sum::<usize>()
         };
         assert_eq!(cached(0), 0);
         assert!(cached(1) <= 1 << 18 && cached(1) >= 160_000);

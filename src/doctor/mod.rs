@@ -89,7 +89,10 @@ pub fn choose() -> DeviceName {
         let name = DeviceName::Gpu { api, index: 0 };
         match ask(name) {
             Answer::Found(findings) if findings.is_software => {
-                tracing::info!("{name}: {} is a CPU in disguise, not chosen automatically", findings.name);
+                tracing::info!(
+                    "{name}: {} is a CPU in disguise, not chosen automatically",
+                    findings.name
+                );
             }
             Answer::Found(findings) if findings.passes() => return name,
             Answer::Found(findings) => {
@@ -104,7 +107,8 @@ pub fn choose() -> DeviceName {
 
 /// Asks one device in a process of its own.
 pub fn ask(name: DeviceName) -> Answer {
-    ask_with(name, TIMEOUT).unwrap_or_else(|error| Answer::Crashed(format!("cannot start a probe: {error}")))
+    ask_with(name, TIMEOUT)
+        .unwrap_or_else(|error| Answer::Crashed(format!("cannot start a probe: {error}")))
 }
 
 fn ask_with(name: DeviceName, timeout: Duration) -> std::io::Result<Answer> {
@@ -133,7 +137,10 @@ fn ask_with(name: DeviceName, timeout: Duration) -> std::io::Result<Answer> {
     let answer = stdout.lines().rev().find_map(|line| serde_json::from_str(line).ok());
     Ok(match answer {
         Some(answer) if status.success() => answer,
-        _ => Answer::Crashed(format!("its driver ended the probe with {status}{}", last_words(&stderr))),
+        _ => Answer::Crashed(format!(
+            "its driver ended the probe with {status}{}",
+            last_words(&stderr)
+        )),
     })
 }
 

@@ -85,7 +85,8 @@ mod gpu {
         let DeviceName::Gpu { api: Api::Cuda, .. } = name else { return None };
         let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
         let words = text.lines().next()?.split_whitespace();
-        let version = words.into_iter().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+        let version =
+            words.into_iter().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
         Some(format!("NVIDIA {version}"))
     }
 }

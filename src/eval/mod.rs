@@ -80,10 +80,16 @@ impl Recogniser {
     /// # Errors
     ///
     /// [`EvalError`]; a report is written whole or not at all.
-    pub fn evaluate(&self, manifest: &Path, out: &Path, screen: &Screen) -> Result<(CorpusScore, Results), EvalError> {
+    pub fn evaluate(
+        &self,
+        manifest: &Path,
+        out: &Path,
+        screen: &Screen,
+    ) -> Result<(CorpusScore, Results), EvalError> {
         let mut summaries = Vec::new();
         let manifests = [manifest.to_owned()];
-        let dataset = evaluation_set("test", &manifests, &self.config, &self.tokens, screen, &mut summaries)?;
+        let dataset =
+            evaluation_set("test", &manifests, &self.config, &self.tokens, screen, &mut summaries)?;
         for remark in summaries.iter().flat_map(|summary| &summary.remarks) {
             screen.print(&format!("{}: {remark}", manifest.display()));
         }
@@ -118,7 +124,8 @@ impl Recogniser {
 pub fn set_names(manifests: &[PathBuf]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(manifests.len());
     for manifest in manifests {
-        let stem = manifest.file_stem().unwrap_or(manifest.as_os_str()).to_string_lossy().into_owned();
+        let stem =
+            manifest.file_stem().unwrap_or(manifest.as_os_str()).to_string_lossy().into_owned();
         let mut name = stem.clone();
         let mut number = 2;
         while names.contains(&name) {
@@ -136,7 +143,8 @@ mod tests {
 
     #[test]
     fn sets_of_one_name_get_directories_of_their_own() {
-        let manifests = ["a/test.jsonl", "b/test.jsonl", "c/dev.jsonl", "d/test.jsonl"].map(PathBuf::from);
+        let manifests =
+            ["a/test.jsonl", "b/test.jsonl", "c/dev.jsonl", "d/test.jsonl"].map(PathBuf::from);
         assert_eq!(set_names(&manifests), ["test", "test-2", "dev", "test-3"]);
     }
 }

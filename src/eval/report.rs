@@ -158,30 +158,19 @@ pub fn write_report(
     for utterance in utterances {
         score.add(&utterance.reference, &utterance.hypothesis);
     }
-    let audio_seconds = utterances
-        .iter()
-        .map(|utterance| utterance.duration_s)
-        .sum();
+    let audio_seconds = utterances.iter().map(|utterance| utterance.duration_s).sum();
     let results = Results::new(&score, audio_seconds, facts);
 
-    fs::create_dir_all(dir).map_err(|source| ReportError::Directory {
-        path: dir.to_owned(),
-        source,
-    })?;
+    fs::create_dir_all(dir)
+        .map_err(|source| ReportError::Directory { path: dir.to_owned(), source })?;
     let write = |name: &str, bytes: io::Result<Vec<u8>>| {
         let path = dir.join(name);
         bytes
             .and_then(|bytes| write_atomic(&path, &bytes))
             .map_err(|source| ReportError::Write { path, source })
     };
-    write(
-        "ref.trn",
-        Ok(trn(utterances, |utterance| &utterance.reference)),
-    )?;
-    write(
-        "hyp.trn",
-        Ok(trn(utterances, |utterance| &utterance.hypothesis)),
-    )?;
+    write("ref.trn", Ok(trn(utterances, |utterance| &utterance.reference)))?;
+    write("hyp.trn", Ok(trn(utterances, |utterance| &utterance.hypothesis)))?;
     write("per_utt.csv", per_utterance_csv(utterances))?;
     let json = serde_json::to_vec_pretty(&results).map(|mut json| {
         json.push(b'\n');
@@ -242,9 +231,7 @@ fn per_utterance_csv(utterances: &[ScoredUtterance]) -> io::Result<Vec<u8>> {
             &edits.subs.to_string(),
             &edits.dels.to_string(),
             &edits.inss.to_string(),
-            &edits
-                .rate()
-                .map_or_else(String::new, |rate| rate.to_string()),
+            &edits.rate().map_or_else(String::new, |rate| rate.to_string()),
             &utterance.duration_s.to_string(),
             &utterance.reference,
             &utterance.hypothesis,
@@ -296,10 +283,7 @@ mod tests {
             read("ref.trn"),
             "three seven oh (a-1)\n(b%20%282%29)\nsay \"one\", two (c,\"3\")\n"
         );
-        assert_eq!(
-            read("hyp.trn"),
-            "three oh oh (a-1)\nnine (b%20%282%29)\n(c,\"3\")\n"
-        );
+        assert_eq!(read("hyp.trn"), "three oh oh (a-1)\nnine (b%20%282%29)\n(c,\"3\")\n");
     }
 
     #[test]
@@ -313,10 +297,8 @@ mod tests {
     fn the_table_reads_back_with_counts_and_quotes_intact() {
         let bytes = per_utterance_csv(&set()).unwrap();
         let mut reader = csv::Reader::from_reader(bytes.as_slice());
-        let rows: Vec<Vec<String>> = reader
-            .records()
-            .map(|row| row.unwrap().iter().map(str::to_owned).collect())
-            .collect();
+        let rows: Vec<Vec<String>> =
+            reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
         assert_eq!(
             rows[0],
             [
@@ -331,24 +313,8 @@ mod tests {
                 "three oh oh"
             ]
         );
-        assert_eq!(
-            rows[1],
-            ["b (2)", "0", "0", "0", "1", "", "1.5", "", "nine"]
-        );
-        assert_eq!(
-            rows[2],
-            [
-                "c,\"3\"",
-                "3",
-                "0",
-                "3",
-                "0",
-                "1",
-                "1.5",
-                "say \"one\", two",
-                ""
-            ]
-        );
+        assert_eq!(rows[1], ["b (2)", "0", "0", "0", "1", "", "1.5", "", "nine"]);
+        assert_eq!(rows[2], ["c,\"3\"", "3", "0", "3", "0", "1", "1.5", "say \"one\", two", ""]);
     }
 
     #[test]
@@ -364,43 +330,25 @@ mod tests {
             (json["ref_words"].as_u64(), json["substitutions"].as_u64()),
             (Some(6), Some(1))
         );
+        assert_eq!((json["deletions"].as_u64(), json["insertions"].as_u64()), (Some(3), Some(1)));
+        assert_eq!((json["audio_seconds"].as_f64(), json["rtfx"].as_f64()), (Some(4.5), Some(9.0)));
         assert_eq!(
-            (json["deletions"].as_u64(), json["insertions"].as_u64()),
-            (Some(3), Some(1))
-        );
-        assert_eq!(
-            (json["audio_seconds"].as_f64(), json["rtfx"].as_f64()),
-            (Some(4.5), Some(9.0))
-        );
-        assert_eq!(
-            (
-                json["unknown_character_count"].as_u64(),
-                json["unknown_characters"]["é"].as_u64()
-            ),
+            (json["unknown_character_count"].as_u64(), json["unknown_characters"]["é"].as_u64()),
             (Some(3), Some(1))
         );
         assert_eq!(json["checkpoint"], "best.safetensors");
-        assert_eq!(
-            score.words.kaldi_line(),
-            "%WER 83.33 [ 5 / 6, 1 ins, 3 del, 1 sub ]"
-        );
+        assert_eq!(score.words.kaldi_line(), "%WER 83.33 [ 5 / 6, 1 ins, 3 del, 1 sub ]");
     }
 
     #[test]
     fn undefined_rates_are_null() {
         let dir = tempfile::tempdir().unwrap();
-        let facts = RunFacts {
-            compute_s: 0.0,
-            ..facts()
-        };
+        let facts = RunFacts { compute_s: 0.0, ..facts() };
         write_report(dir.path(), &[], &facts).unwrap();
         let json: serde_json::Value =
             serde_json::from_slice(&fs::read(dir.path().join("results.json")).unwrap()).unwrap();
         for key in ["wer", "cer", "sentence_error_rate", "rtfx"] {
-            assert!(
-                json.get(key).is_some_and(serde_json::Value::is_null),
-                "{key}"
-            );
+            assert!(json.get(key).is_some_and(serde_json::Value::is_null), "{key}");
         }
     }
 
@@ -418,12 +366,7 @@ mod tests {
         );
         fs::create_dir(dir.path().join("per_utt.csv")).unwrap();
         let error = write_report(dir.path(), &set(), &facts()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("per_utt.csv: cannot write the evaluation"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("per_utt.csv: cannot write the evaluation"), "{error}");
         assert!(!dir.path().join("results.json").exists());
     }
 }

@@ -87,11 +87,7 @@ impl LogMelConfig {
 
     /// Upper edge of the highest band.
     pub fn upper_hz(&self) -> f64 {
-        if self.fmax_hz > 0.0 {
-            self.fmax_hz
-        } else {
-            f64::from(self.sample_rate_hz) / 2.0
-        }
+        if self.fmax_hz > 0.0 { self.fmax_hz } else { f64::from(self.sample_rate_hz) / 2.0 }
     }
 
     /// Frames of an utterance of `num_samples` samples: whole hops, as NeMo counts valid frames.
@@ -126,11 +122,7 @@ impl LogMelConfig {
             return fail("n_fft", self.n_fft.to_string(), reason);
         }
         if self.n_fft % 2 == 1 {
-            return fail(
-                "n_fft",
-                self.n_fft.to_string(),
-                "expected an even number".into(),
-            );
+            return fail("n_fft", self.n_fft.to_string(), "expected an even number".into());
         }
         if self.num_mels == 0 || self.num_mels > self.n_fft / 2 {
             return fail(

@@ -34,9 +34,7 @@ pub struct LogMelScratch {
 
 /// The symmetric Hann window (`periodic=False` in PyTorch's words).
 fn hann(len: usize) -> Vec<f64> {
-    (0..len)
-        .map(|i| 0.5 - 0.5 * (TAU * i as f64 / (len - 1) as f64).cos())
-        .collect()
+    (0..len).map(|i| 0.5 - 0.5 * (TAU * i as f64 / (len - 1) as f64).cos()).collect()
 }
 
 impl LogMel {
@@ -47,13 +45,8 @@ impl LogMel {
     pub fn new(config: &LogMelConfig) -> Result<LogMel, FeatureError> {
         config.validate()?;
         let rate_hz = f64::from(config.sample_rate_hz);
-        let matrix = mel_matrix(
-            rate_hz,
-            config.n_fft,
-            config.num_mels,
-            config.fmin_hz,
-            config.upper_hz(),
-        );
+        let matrix =
+            mel_matrix(rate_hz, config.n_fft, config.num_mels, config.fmin_hz, config.upper_hz());
         Ok(LogMel {
             window: hann(config.window_len()),
             fft: RealFftPlanner::new().plan_fft_forward(config.n_fft),
@@ -108,11 +101,7 @@ impl LogMel {
         if self.config.normalize == Normalize::PerFeature {
             per_feature(&mut data, num_mels);
         }
-        Features {
-            data,
-            num_frames,
-            num_mels,
-        }
+        Features { data, num_frames, num_mels }
     }
 
     /// `x[n] - c * x[n - 1]` with the first sample kept, and half a transform of zeros on both sides.
@@ -122,11 +111,7 @@ impl LogMel {
         out.reserve(samples.len() + 2 * pad);
         out.resize(pad, 0.0);
         out.extend(samples.first().map(|x| f64::from(*x)));
-        out.extend(
-            samples
-                .windows(2)
-                .map(|pair| f64::from(pair[1]) - c * f64::from(pair[0])),
-        );
+        out.extend(samples.windows(2).map(|pair| f64::from(pair[1]) - c * f64::from(pair[0])));
         out.resize(samples.len() + 2 * pad, 0.0);
     }
 }
@@ -142,11 +127,7 @@ mod tests {
         let x: Vec<f64> = (0..samples.len())
             .map(|i| {
                 f64::from(samples[i])
-                    - if i > 0 {
-                        config.preemphasis * f64::from(samples[i - 1])
-                    } else {
-                        0.0
-                    }
+                    - if i > 0 { config.preemphasis * f64::from(samples[i - 1]) } else { 0.0 }
             })
             .collect();
         let matrix = mel_matrix(
@@ -204,10 +185,7 @@ mod tests {
 
     #[test]
     fn it_equals_the_slow_twin_on_loud_quiet_and_short_signals() {
-        let raw = LogMelConfig {
-            normalize: Normalize::None,
-            ..LogMelConfig::default()
-        };
+        let raw = LogMelConfig { normalize: Normalize::None, ..LogMelConfig::default() };
         let narrow = LogMelConfig {
             n_fft: 400,
             num_mels: 23,
@@ -216,12 +194,8 @@ mod tests {
             preemphasis: 0.0,
             ..raw.clone()
         };
-        let telephone = LogMelConfig {
-            sample_rate_hz: 8_000,
-            n_fft: 256,
-            num_mels: 40,
-            ..raw.clone()
-        };
+        let telephone =
+            LogMelConfig { sample_rate_hz: 8_000, n_fft: 256, num_mels: 40, ..raw.clone() };
         for config in [raw, narrow, telephone] {
             for signal in [
                 noise(1, 2_000, 0.9),
@@ -261,12 +235,7 @@ mod tests {
             vec![f32::MIN_POSITIVE; 4_000],
             vec![1e3; 4_000],
         ] {
-            assert!(
-                compute(&LogMelConfig::default(), &signal)
-                    .data
-                    .iter()
-                    .all(|x| x.is_finite())
-            );
+            assert!(compute(&LogMelConfig::default(), &signal).data.iter().all(|x| x.is_finite()));
         }
     }
 
@@ -293,16 +262,9 @@ mod tests {
         let goldens: Goldens = serde_json::from_str(text).unwrap();
         assert!(goldens.made_by.contains("ParakeetFeatureExtractor"));
         assert!(goldens.cases.len() >= 8);
-        let raw = LogMelConfig {
-            normalize: Normalize::None,
-            ..LogMelConfig::default()
-        };
+        let raw = LogMelConfig { normalize: Normalize::None, ..LogMelConfig::default() };
         for case in goldens.cases {
-            let samples: Vec<f32> = case
-                .samples
-                .iter()
-                .map(|x| f32::from(*x) / 32_768.0)
-                .collect();
+            let samples: Vec<f32> = case.samples.iter().map(|x| f32::from(*x) / 32_768.0).collect();
             let check = |config: &LogMelConfig, want: &[Vec<f32>]| {
                 let got = compute(config, &samples);
                 assert_eq!(got.num_frames, case.num_frames, "{}", case.name);
@@ -311,11 +273,7 @@ mod tests {
                 for (t, row) in case.frames.iter().zip(want) {
                     assert_eq!(row.len(), got.num_mels);
                     let got = &got.data[t * got.num_mels..];
-                    worst = row
-                        .iter()
-                        .zip(got)
-                        .map(|(a, b)| (a - b).abs())
-                        .fold(worst, f32::max);
+                    worst = row.iter().zip(got).map(|(a, b)| (a - b).abs()).fold(worst, f32::max);
                 }
                 println!("{}: {worst:.1e}", case.name);
                 assert!(worst < 1e-4, "{} differs by {worst}", case.name);

@@ -20,11 +20,7 @@ fn hz_to_mel(hz: f64) -> f64 {
 
 fn mel_to_hz(mel: f64) -> f64 {
     let knee = KNEE_HZ / HZ_PER_MEL;
-    if mel < knee {
-        mel * HZ_PER_MEL
-    } else {
-        KNEE_HZ * (log_step() * (mel - knee)).exp()
-    }
+    if mel < knee { mel * HZ_PER_MEL } else { KNEE_HZ * (log_step() * (mel - knee)).exp() }
 }
 
 /// The full matrix, `[num_mels][n_fft / 2 + 1]`.
@@ -37,9 +33,7 @@ pub(super) fn mel_matrix(
 ) -> Vec<Vec<f64>> {
     let (low, high) = (hz_to_mel(fmin), hz_to_mel(fmax));
     let step = (high - low) / (num_mels + 1) as f64;
-    let edges: Vec<f64> = (0..num_mels + 2)
-        .map(|i| mel_to_hz(low + step * i as f64))
-        .collect();
+    let edges: Vec<f64> = (0..num_mels + 2).map(|i| mel_to_hz(low + step * i as f64)).collect();
     edges
         .windows(3)
         .map(|edge| {
@@ -65,25 +59,16 @@ impl MelBank {
     pub(super) fn new(matrix: &[Vec<f64>]) -> MelBank {
         let rows = matrix.iter().map(|row| {
             let first = row.iter().position(|w| *w > 0.0).unwrap_or(0);
-            let end = row
-                .iter()
-                .rposition(|w| *w > 0.0)
-                .map_or(first, |last| last + 1);
+            let end = row.iter().rposition(|w| *w > 0.0).map_or(first, |last| last + 1);
             (first, row[first..end].iter().map(|w| *w as f32).collect())
         });
-        MelBank {
-            rows: rows.collect(),
-        }
+        MelBank { rows: rows.collect() }
     }
 
     /// Writes one energy a band.
     pub(super) fn apply(&self, power: &[f32], out: &mut [f32]) {
         for ((first, weights), out) in self.rows.iter().zip(out) {
-            *out = weights
-                .iter()
-                .zip(&power[*first..])
-                .map(|(w, p)| w * p)
-                .sum();
+            *out = weights.iter().zip(&power[*first..]).map(|(w, p)| w * p).sum();
         }
     }
 }
@@ -110,10 +95,7 @@ mod tests {
         MelBank::new(&matrix).apply(&power, &mut got);
         for (row, got) in matrix.iter().zip(got) {
             let want: f64 = row.iter().zip(&power).map(|(w, p)| w * f64::from(*p)).sum();
-            assert!(
-                (want - f64::from(got)).abs() <= 1e-5 * want.abs() + 1e-9,
-                "{want} {got}"
-            );
+            assert!((want - f64::from(got)).abs() <= 1e-5 * want.abs() + 1e-9, "{want} {got}");
         }
     }
 

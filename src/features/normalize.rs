@@ -42,23 +42,15 @@ mod tests {
 
     #[test]
     fn every_band_has_mean_zero_and_unbiased_deviation_one() {
-        let mut data: Vec<f32> = (0..300)
-            .map(|i| ((i * 7919) % 1_009) as f32 * (1 + i % 3) as f32)
-            .collect();
+        let mut data: Vec<f32> =
+            (0..300).map(|i| ((i * 7919) % 1_009) as f32 * (1 + i % 3) as f32).collect();
         per_feature(&mut data, 3);
         for band in 0..3 {
-            let values: Vec<f64> = data
-                .iter()
-                .skip(band)
-                .step_by(3)
-                .map(|x| f64::from(*x))
-                .collect();
+            let values: Vec<f64> =
+                data.iter().skip(band).step_by(3).map(|x| f64::from(*x)).collect();
             let mean = values.iter().sum::<f64>() / 100.0;
             let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 99.0;
-            assert!(
-                mean.abs() < 1e-6 && (variance - 1.0).abs() < 1e-5,
-                "{mean} {variance}"
-            );
+            assert!(mean.abs() < 1e-6 && (variance - 1.0).abs() < 1e-5, "{mean} {variance}");
         }
     }
 

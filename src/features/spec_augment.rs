@@ -23,23 +23,14 @@ pub struct SpecAugmentConfig {
 
 impl Default for SpecAugmentConfig {
     fn default() -> SpecAugmentConfig {
-        SpecAugmentConfig {
-            freq_masks: 2,
-            freq_width: 27,
-            time_masks: 2,
-            time_fraction: 0.05,
-        }
+        SpecAugmentConfig { freq_masks: 2, freq_width: 27, time_masks: 2, time_fraction: 0.05 }
     }
 }
 
 impl SpecAugmentConfig {
     /// Nothing is masked.
     pub fn off() -> SpecAugmentConfig {
-        SpecAugmentConfig {
-            freq_masks: 0,
-            time_masks: 0,
-            ..SpecAugmentConfig::default()
-        }
+        SpecAugmentConfig { freq_masks: 0, time_masks: 0, ..SpecAugmentConfig::default() }
     }
 
     /// Masks `features` in place. Each width is uniform from 0 to the widest, each place uniform.
@@ -71,21 +62,13 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     fn ones(num_frames: usize, num_mels: usize) -> Features {
-        Features {
-            data: vec![1.0; num_frames * num_mels],
-            num_frames,
-            num_mels,
-        }
+        Features { data: vec![1.0; num_frames * num_mels], num_frames, num_mels }
     }
 
     #[test]
     fn masks_stay_within_their_widths_and_one_seed_gives_one_result() {
-        let config = SpecAugmentConfig {
-            freq_masks: 1,
-            freq_width: 10,
-            time_masks: 1,
-            time_fraction: 0.1,
-        };
+        let config =
+            SpecAugmentConfig { freq_masks: 1, freq_width: 10, time_masks: 1, time_fraction: 0.1 };
         let mut widest = (0, 0);
         for seed in 0..200 {
             let run = || {
@@ -95,11 +78,8 @@ mod tests {
             };
             let features = run();
             assert_eq!(features, run());
-            let zero_frames = features
-                .data
-                .chunks(80)
-                .filter(|row| row.iter().all(|x| *x == 0.0))
-                .count();
+            let zero_frames =
+                features.data.chunks(80).filter(|row| row.iter().all(|x| *x == 0.0)).count();
             let zero_mels = (0..80)
                 .filter(|m| features.data.iter().skip(*m).step_by(80).all(|x| *x == 0.0))
                 .count();
@@ -117,12 +97,8 @@ mod tests {
 
     #[test]
     fn tiny_inputs_and_wide_masks_never_panic() {
-        let config = SpecAugmentConfig {
-            freq_masks: 3,
-            freq_width: 500,
-            time_masks: 3,
-            time_fraction: 9.0,
-        };
+        let config =
+            SpecAugmentConfig { freq_masks: 3, freq_width: 500, time_masks: 3, time_fraction: 9.0 };
         for (frames, mels) in [(0, 80), (1, 1), (1, 80), (3, 2)] {
             let mut features = ones(frames, mels);
             config.apply(&mut features, &mut ChaCha8Rng::seed_from_u64(1));

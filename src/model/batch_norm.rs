@@ -83,10 +83,9 @@ mod tests {
         let got = other.forward(padded, &Mask::new(&lens, t + 5, &device)).narrow(1, 0, t);
         let tolerance = Tolerance::<f32>::rel_abs(1e-5, 1e-5);
         got.to_data().assert_approx_eq(&want.to_data(), tolerance);
-        for (a, b) in [
-            (&plain.running_mean, &other.running_mean),
-            (&plain.running_var, &other.running_var),
-        ] {
+        for (a, b) in
+            [(&plain.running_mean, &other.running_mean), (&plain.running_var, &other.running_var)]
+        {
             let (a, b) = (a.value_sync().to_data(), b.value_sync().to_data());
             a.assert_approx_eq(&b, tolerance);
         }

@@ -4,9 +4,9 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 
+use super::ModelConfig;
 use super::activation::silu_dropout;
 use super::noise::Noise;
-use super::ModelConfig;
 
 #[derive(Module, Debug)]
 pub(super) struct FeedForward {
@@ -18,10 +18,8 @@ pub(super) struct FeedForward {
 
 impl FeedForward {
     pub fn new(config: &ModelConfig, device: &Device) -> Self {
-        let (outer, inner) = (
-            config.hidden_size,
-            config.hidden_size * config.feed_forward_expansion,
-        );
+        let (outer, inner) =
+            (config.hidden_size, config.hidden_size * config.feed_forward_expansion);
         Self {
             linear1: LinearConfig::new(outer, inner).init(device),
             linear2: LinearConfig::new(inner, outer).init(device),

@@ -91,7 +91,11 @@ fn gather_taps(features: Tensor<3>) -> Tensor<4> {
     for i in 0..KERNEL {
         for j in 0..KERNEL {
             let batch = Slice::new(0, Some(b as isize), 1);
-            taps.push(padded.clone().slice([batch, every_second(i, t_out), every_second(j, f_out)]));
+            taps.push(padded.clone().slice([
+                batch,
+                every_second(i, t_out),
+                every_second(j, f_out),
+            ]));
         }
     }
     Tensor::stack(taps, 3)

@@ -168,9 +168,8 @@ impl Checkpoint {
     pub fn read(path: &Path) -> Result<Self, CheckpointError> {
         let manifest = Manifest::read(path)?;
         let text = |file: &str| -> Result<String, CheckpointError> {
-            String::from_utf8(manifest.verified(path, file)?).map_err(|error| CheckpointError::Damaged {
-                path: path.join(file),
-                reason: error.to_string(),
+            String::from_utf8(manifest.verified(path, file)?).map_err(|error| {
+                CheckpointError::Damaged { path: path.join(file), reason: error.to_string() }
             })
         };
         Ok(Self {

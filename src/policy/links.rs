@@ -38,7 +38,11 @@ impl Link {
 /// # Errors
 ///
 /// [`CheckpointError::Write`]; links then point where they did before.
-pub fn save(run: &Path, checkpoint: &Checkpoint, links: &[Link]) -> Result<PathBuf, CheckpointError> {
+pub fn save(
+    run: &Path,
+    checkpoint: &Checkpoint,
+    links: &[Link],
+) -> Result<PathBuf, CheckpointError> {
     let name = format!("step-{:06}", checkpoint.progress.step);
     let directory = run.join(CHECKPOINTS);
     fs::create_dir_all(&directory).map_err(|source| CheckpointError::Write {

@@ -24,14 +24,16 @@ pub fn weights_to_bytes<M: Module>(model: &M) -> Result<Vec<u8>, CheckpointError
 /// [`CheckpointError::Weights`] naming what is missing, unexpected or of another shape.
 pub fn load_weights<M: Module>(mut model: M, bytes: Vec<u8>) -> Result<M, CheckpointError> {
     let mut store = SafetensorsStore::from_bytes(Some(bytes)).allow_partial(true).validate(false);
-    let result = model
-        .load_from(&mut store)
-        .map_err(|error| CheckpointError::Weights(error.to_string()))?;
+    let result =
+        model.load_from(&mut store).map_err(|error| CheckpointError::Weights(error.to_string()))?;
     let missing: Vec<&str> = result.missing.iter().map(|(path, _)| path.as_str()).collect();
     let problems = [
         ("missing", missing.join(", ")),
         ("unexpected", result.unused.join(", ")),
-        ("unfit", result.errors.iter().map(|error| format!("{error}")).collect::<Vec<_>>().join("; ")),
+        (
+            "unfit",
+            result.errors.iter().map(|error| format!("{error}")).collect::<Vec<_>>().join("; "),
+        ),
     ];
     let report: Vec<String> = problems
         .iter()
@@ -64,7 +66,9 @@ mod tests {
         let model = config(2).init(20, 7, &device);
         let other = config(2).init(20, 7, &device);
         let x = Tensor::<3>::random([2, 30, 20], Distribution::Normal(0.0, 1.0), &device);
-        let logits = |m: &crate::model::AcousticModel| m.forward(x.clone(), &[30, 25], &Noise::none()).0.to_data();
+        let logits = |m: &crate::model::AcousticModel| {
+            m.forward(x.clone(), &[30, 25], &Noise::none()).0.to_data()
+        };
         assert_ne!(logits(&model), logits(&other));
         let loaded = load_weights(other, weights_to_bytes(&model).unwrap()).unwrap();
         assert_eq!(logits(&model), logits(&loaded));

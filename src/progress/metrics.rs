@@ -106,10 +106,7 @@ impl MetricsLog {
     /// # Errors
     /// When the file cannot be read, rewritten or opened, or holds what is not a metrics log.
     pub fn open_resumed(path: &Path, step: usize) -> Result<Self, MetricsError> {
-        let failed = |source| MetricsError::Open {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| MetricsError::Open { path: path.to_owned(), source };
         // Only a plain file has a past to cut.
         if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
             let old = fs::read(path).map_err(failed)?;
@@ -118,15 +115,8 @@ impl MetricsLog {
                 write_atomic(path, &kept).map_err(failed)?;
             }
         }
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(failed)?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-        })
+        let file = OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Appends one record. Nothing is buffered: the line is with the system when this returns.
@@ -134,11 +124,8 @@ impl MetricsLog {
     /// # Errors
     /// When the line cannot be written, as on a full disk; what was written of it is taken back.
     pub fn write(&mut self, record: &MetricsRecord) -> Result<(), MetricsError> {
-        let failed = |source| MetricsError::Write {
-            path: self.path.clone(),
-            step: record.step,
-            source,
-        };
+        let failed =
+            |source| MetricsError::Write { path: self.path.clone(), step: record.step, source };
         let mut line = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         let whole_len = self.file.metadata().map_err(failed)?.len();
@@ -271,9 +258,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = MetricsLog::open(&dir.path().join("no/metrics.jsonl")).unwrap_err();
         assert!(
-            error
-                .to_string()
-                .ends_with("no/metrics.jsonl: cannot open the metrics log"),
+            error.to_string().ends_with("no/metrics.jsonl: cannot open the metrics log"),
             "{error}"
         );
     }
@@ -283,10 +268,7 @@ mod tests {
     fn a_full_disk_is_an_error_that_names_file_and_step() {
         let mut log = MetricsLog::open(Path::new("/dev/full")).unwrap();
         let error = log.write(&record(12)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "/dev/full: cannot write the metrics of step 12"
-        );
+        assert_eq!(error.to_string(), "/dev/full: cannot write the metrics of step 12");
         let source = std::error::Error::source(&error).unwrap();
         assert!(source.to_string().contains("No space left"), "{source}");
     }

@@ -132,9 +132,7 @@ pub(super) fn validation_lines(report: &ValidationReport) -> String {
 
 /// Transcripts are data: one that holds control characters must not drive the terminal.
 fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -142,13 +140,7 @@ mod tests {
     use super::*;
 
     fn report(step: usize) -> StepReport {
-        StepReport {
-            step,
-            epoch: 2,
-            loss: 0.5678,
-            learning_rate: 3e-4,
-            audio_s_per_s: 41.23,
-        }
+        StepReport { step, epoch: 2, loss: 0.5678, learning_rate: 3e-4, audio_s_per_s: 41.23 }
     }
 
     #[test]
@@ -210,14 +202,8 @@ mod tests {
     #[test]
     fn time_left_follows_the_mean_pace_and_needs_one() {
         assert_eq!(time_left(0, Duration::from_secs(100), 10), None);
-        assert_eq!(
-            time_left(4, Duration::from_secs(8), 10),
-            Some(Duration::from_secs(20))
-        );
-        assert_eq!(
-            time_left(4, Duration::from_secs(8), 0),
-            Some(Duration::ZERO)
-        );
+        assert_eq!(time_left(4, Duration::from_secs(8), 10), Some(Duration::from_secs(20)));
+        assert_eq!(time_left(4, Duration::from_secs(8), 0), Some(Duration::ZERO));
         assert_eq!(time_left(1, Duration::MAX, usize::MAX), None);
     }
 

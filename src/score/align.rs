@@ -40,18 +40,9 @@ pub enum Move {
 pub fn edits<T: PartialEq>(reference: &[T], hypothesis: &[T]) -> Edits {
     // Equal first (last) symbols always align in some best alignment, and a good recogniser leaves
     // little else.
-    let prefix = reference
-        .iter()
-        .zip(hypothesis)
-        .take_while(|(r, h)| r == h)
-        .count();
+    let prefix = reference.iter().zip(hypothesis).take_while(|(r, h)| r == h).count();
     let (r, h) = (&reference[prefix..], &hypothesis[prefix..]);
-    let suffix = r
-        .iter()
-        .rev()
-        .zip(h.iter().rev())
-        .take_while(|(r, h)| r == h)
-        .count();
+    let suffix = r.iter().rev().zip(h.iter().rev()).take_while(|(r, h)| r == h).count();
     let (r, h) = (&r[..r.len() - suffix], &h[..h.len() - suffix]);
 
     let cost = last_row(r.iter(), h)[h.len()];
@@ -59,12 +50,7 @@ pub fn edits<T: PartialEq>(reference: &[T], hypothesis: &[T]) -> Edits {
     // dels + inss and dels - inss are both known, so the counts need no trace.
     let dels = (errors - subs + r.len() - h.len()) / 2;
     let hits = r.len() - subs - dels;
-    Edits {
-        hits: prefix + hits + suffix,
-        subs,
-        dels,
-        inss: errors - subs - dels,
-    }
+    Edits { hits: prefix + hits + suffix, subs, dels, inss: errors - subs - dels }
 }
 
 /// Costs of turning all of `reference` into each prefix of `hypothesis`.
@@ -132,11 +118,7 @@ fn trace_back<T: PartialEq>(reference: &[T], hypothesis: &[T], moves: &mut Vec<M
         row[0] += ERROR;
         table[(i + 1) * width] = Move::Del;
         for (j, h) in hypothesis.iter().enumerate() {
-            let (step, price) = if r == h {
-                (Move::Hit, 0)
-            } else {
-                (Move::Sub, SUBSTITUTION)
-            };
+            let (step, price) = if r == h { (Move::Hit, 0) } else { (Move::Sub, SUBSTITUTION) };
             let (mut best, mut cost) = (step, diagonal + price);
             diagonal = row[j + 1];
             for (step, price) in [(Move::Del, diagonal + ERROR), (Move::Ins, row[j] + ERROR)] {
@@ -191,12 +173,7 @@ impl<'a> Alignment<'a> {
 
     /// The counts of this alignment.
     pub fn edits(&self) -> Edits {
-        let count = |wanted: Move| {
-            self.rows
-                .iter()
-                .filter(|(step, ..)| *step == wanted)
-                .count()
-        };
+        let count = |wanted: Move| self.rows.iter().filter(|(step, ..)| *step == wanted).count();
         Edits {
             hits: count(Move::Hit),
             subs: count(Move::Sub),
@@ -253,9 +230,7 @@ mod tests {
         }
 
         fn text(&mut self, max_len: u64, symbols: u64) -> Vec<u8> {
-            (0..self.below(max_len + 1))
-                .map(|_| b'a' + self.below(symbols) as u8)
-                .collect()
+            (0..self.below(max_len + 1)).map(|_| b'a' + self.below(symbols) as u8).collect()
         }
     }
 
@@ -274,38 +249,15 @@ mod tests {
                     walk_all(
                         r,
                         h,
-                        so_far
-                            + Edits {
-                                hits,
-                                subs: 1 - hits,
-                                ..Edits::default()
-                            },
+                        so_far + Edits { hits, subs: 1 - hits, ..Edits::default() },
                         best,
                     );
                 }
                 if let [_, r @ ..] = r {
-                    walk_all(
-                        r,
-                        h,
-                        so_far
-                            + Edits {
-                                dels: 1,
-                                ..Edits::default()
-                            },
-                        best,
-                    );
+                    walk_all(r, h, so_far + Edits { dels: 1, ..Edits::default() }, best);
                 }
                 if let [_, h @ ..] = h {
-                    walk_all(
-                        r,
-                        h,
-                        so_far
-                            + Edits {
-                                inss: 1,
-                                ..Edits::default()
-                            },
-                        best,
-                    );
+                    walk_all(r, h, so_far + Edits { inss: 1, ..Edits::default() }, best);
                 }
             }
         }
@@ -375,18 +327,8 @@ mod tests {
         for _ in 0..500 {
             let (a, b) = (random.text(40, 5), random.text(40, 5));
             let (there, back) = (edits(&a, &b), edits(&b, &a));
-            assert_eq!(
-                Edits {
-                    dels: back.inss,
-                    inss: back.dels,
-                    ..back
-                },
-                there
-            );
-            assert_eq!(
-                (there.reference_len(), there.hypothesis_len()),
-                (a.len(), b.len())
-            );
+            assert_eq!(Edits { dels: back.inss, inss: back.dels, ..back }, there);
+            assert_eq!((there.reference_len(), there.hypothesis_len()), (a.len(), b.len()));
         }
     }
 
@@ -403,15 +345,7 @@ mod tests {
 
     #[test]
     fn a_hit_is_preferred_to_two_substitutions() {
-        assert_eq!(
-            edits(b"ab", b"bc"),
-            Edits {
-                hits: 1,
-                subs: 0,
-                dels: 1,
-                inss: 1
-            }
-        );
+        assert_eq!(edits(b"ab", b"bc"), Edits { hits: 1, subs: 0, dels: 1, inss: 1 });
         assert_eq!(align(b"ab", b"bc"), [Move::Del, Move::Hit, Move::Ins]);
         // Never at the price of a further error, where sclite's weights would tie or prefer the
         // hit.
@@ -420,20 +354,8 @@ mod tests {
 
     #[test]
     fn one_side_empty_is_all_deletions_or_all_insertions() {
-        assert_eq!(
-            edits(b"abc", b""),
-            Edits {
-                dels: 3,
-                ..Edits::default()
-            }
-        );
-        assert_eq!(
-            edits(b"", b"abc"),
-            Edits {
-                inss: 3,
-                ..Edits::default()
-            }
-        );
+        assert_eq!(edits(b"abc", b""), Edits { dels: 3, ..Edits::default() });
+        assert_eq!(edits(b"", b"abc"), Edits { inss: 3, ..Edits::default() });
         assert_eq!(edits::<u8>(&[], &[]), Edits::default());
     }
 
@@ -458,20 +380,9 @@ mod tests {
     #[test]
     fn the_view_lines_up_words_gaps_and_letters() {
         let alignment = Alignment::of_words("the cat  sat", "the big mat sat on");
-        assert_eq!(
-            alignment.edits(),
-            Edits {
-                hits: 2,
-                subs: 1,
-                dels: 0,
-                inss: 2
-            }
-        );
+        assert_eq!(alignment.edits(), Edits { hits: 2, subs: 1, dels: 0, inss: 2 });
         let want = "REF: the *** cat sat **\nHYP: the big mat sat on\n         I   S       I";
         assert_eq!(alignment.to_string(), want);
-        assert_eq!(
-            Alignment::of_words("oh", "").to_string(),
-            "REF: oh\nHYP: **\n     D"
-        );
+        assert_eq!(Alignment::of_words("oh", "").to_string(), "REF: oh\nHYP: **\n     D");
     }
 }

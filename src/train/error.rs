@@ -64,7 +64,9 @@ pub enum TrainError {
         reason: String,
     },
     /// The loss is lost.
-    #[error("diverged at step {step}: loss or gradient was not finite in {in_a_row} steps in a row; lower optim.learning_rate or look at these utterances: {ids}")]
+    #[error(
+        "diverged at step {step}: loss or gradient was not finite in {in_a_row} steps in a row; lower optim.learning_rate or look at these utterances: {ids}"
+    )]
     Diverged {
         /// The step.
         step: usize,

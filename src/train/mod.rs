@@ -65,10 +65,8 @@ pub fn train(
     let schedule = Schedule::new(&config.schedule, config.optim.learning_rate, total_steps)?;
     run_dir::describe(&options.out, config, &prepared.tokens)?;
     let mut session = Session::start(config, &prepared, options, resumed)?;
-    let mut metrics = MetricsLog::open_resumed(
-        &options.out.join("metrics.jsonl"),
-        session.progress.step,
-    )?;
+    let mut metrics =
+        MetricsLog::open_resumed(&options.out.join("metrics.jsonl"), session.progress.step)?;
     screen.print(&session.introduction(total_steps, steps_per_epoch));
     if session.progress.step >= total_steps {
         screen.print("the run is already complete; raise train.epochs to train on");
@@ -89,7 +87,10 @@ pub fn train(
         if let Some(code) = interrupt.caught() {
             drop(bar);
             session.save(&options.out, &[Link::Last])?;
-            screen.print(&format!("interrupted at step {}: saved; the same command resumes", session.progress.step));
+            screen.print(&format!(
+                "interrupted at step {}: saved; the same command resumes",
+                session.progress.step
+            ));
             return Ok(Outcome::Interrupted(code));
         }
         let (last, micro_batches) = next_batches(&mut batches, config.optim.accumulate)?;
@@ -112,7 +113,8 @@ pub fn train(
             let validation = session.validate(&prepared, last)?;
             bar.validation(&validation.report);
             metrics.write(&validation.record)?;
-            let links: &[Link] = if validation.is_best { &[Link::Last, Link::Best] } else { &[Link::Last] };
+            let links: &[Link] =
+                if validation.is_best { &[Link::Last, Link::Best] } else { &[Link::Last] };
             session.save(&options.out, links)?;
             session.progress.wall_s += clock.elapsed().as_secs_f64();
             clock = Instant::now();
@@ -135,7 +137,10 @@ fn validates(config: &RunConfig, last: Cursor, next: Cursor) -> bool {
 }
 
 /// The next `count` batches, which together make one step, and the place of the last.
-fn next_batches(batches: &mut TrainLoader, count: usize) -> Result<(Cursor, Vec<Batch>), TrainError> {
+fn next_batches(
+    batches: &mut TrainLoader,
+    count: usize,
+) -> Result<(Cursor, Vec<Batch>), TrainError> {
     let mut last = Cursor::default();
     let mut taken = Vec::with_capacity(count);
     for _ in 0..count {

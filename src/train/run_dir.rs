@@ -50,7 +50,11 @@ const FREE_KEYS: &[&str] = &[
 ];
 
 /// Makes the directory and finds what to resume.
-pub(super) fn open(out: &Path, resume: &Resume, config: &RunConfig) -> Result<Option<Checkpoint>, TrainError> {
+pub(super) fn open(
+    out: &Path,
+    resume: &Resume,
+    config: &RunConfig,
+) -> Result<Option<Checkpoint>, TrainError> {
     let found = match resume {
         Resume::From(path) => Some(resolve(path, Link::Last)?),
         Resume::Auto | Resume::Never => match resolve(out, Link::Last) {
@@ -62,12 +66,17 @@ pub(super) fn open(out: &Path, resume: &Resume, config: &RunConfig) -> Result<Op
     if found.is_some() && *resume == Resume::Never {
         return Err(TrainError::Exists(out.to_owned()));
     }
-    fs::create_dir_all(out).map_err(|source| TrainError::Output { path: out.to_owned(), source })?;
+    fs::create_dir_all(out)
+        .map_err(|source| TrainError::Output { path: out.to_owned(), source })?;
     let Some(path) = found else { return Ok(None) };
     let checkpoint = Checkpoint::read(&path)?;
     let saved = RunConfig::from_saved(&path.join("config.toml"), &checkpoint.config)?;
     let keys = differing_keys(&saved, config);
-    if keys.is_empty() { Ok(Some(checkpoint)) } else { Err(TrainError::OtherConfig { path, keys: keys.join(", ") }) }
+    if keys.is_empty() {
+        Ok(Some(checkpoint))
+    } else {
+        Err(TrainError::OtherConfig { path, keys: keys.join(", ") })
+    }
 }
 
 /// `optim.learning_rate = 0.001 (was 0.002)` for each key that matters and differs.
@@ -78,7 +87,9 @@ fn differing_keys(saved: &RunConfig, config: &RunConfig) -> Vec<String> {
     let old: std::collections::BTreeMap<String, String> = old.into_iter().collect();
     new.into_iter()
         .filter(|(key, value)| !FREE_KEYS.contains(&key.as_str()) && old.get(key) != Some(value))
-        .map(|(key, value)| format!("{key} = {value} (was {})", old.get(&key).map_or("absent", String::as_str)))
+        .map(|(key, value)| {
+            format!("{key} = {value} (was {})", old.get(&key).map_or("absent", String::as_str))
+        })
         .collect()
 }
 
@@ -98,7 +109,8 @@ fn flatten(prefix: &str, value: &serde_json::Value, leaves: &mut Vec<(String, St
 pub(super) fn describe(out: &Path, config: &RunConfig, tokens: &Tokens) -> Result<(), TrainError> {
     for (name, text) in [("config.toml", config.to_toml()?), ("tokens.txt", tokens.to_text())] {
         let path = out.join(name);
-        write_atomic(&path, text.as_bytes()).map_err(|source| TrainError::Output { path, source })?;
+        write_atomic(&path, text.as_bytes())
+            .map_err(|source| TrainError::Output { path, source })?;
     }
     Ok(())
 }

@@ -12,7 +12,9 @@ use crate::config::RunConfig;
 use crate::data::Cursor;
 use crate::model::{AcousticModel, Noise};
 use crate::optim::with_stable_ids;
-use crate::policy::{Checkpoint, CheckpointError, Link, Progress, load_weights, retain, save, weights_to_bytes};
+use crate::policy::{
+    Checkpoint, CheckpointError, Link, Progress, load_weights, retain, save, weights_to_bytes,
+};
 use crate::prepare::Prepared;
 use crate::progress::{MetricsRecord, StepReport, ValidationReport};
 use crate::recognise::recognise;
@@ -82,7 +84,8 @@ impl Session {
         let device = options.device.clone();
         device.seed(config.train.seed);
         let num_classes = prepared.tokens.num_classes();
-        let model = config.model.init(config.features.num_mels, num_classes, &device.clone().autodiff());
+        let model =
+            config.model.init(config.features.num_mels, num_classes, &device.clone().autodiff());
         let mut session = Self {
             model: with_stable_ids(model),
             device,
@@ -97,9 +100,8 @@ impl Session {
         if let Some(checkpoint) = resumed {
             session.model = with_stable_ids(load_weights(session.model, checkpoint.model)?);
             let state = Bytes::from_bytes_vec(checkpoint.optimizer);
-            session.optimizer = session.optimizer.from_bytes(state).map_err(|error| TrainError::Optimizer {
-                path: options.out.clone(),
-                reason: error.to_string(),
+            session.optimizer = session.optimizer.from_bytes(state).map_err(|error| {
+                TrainError::Optimizer { path: options.out.clone(), reason: error.to_string() }
             })?;
             session.progress = checkpoint.progress;
         }
@@ -122,7 +124,11 @@ impl Session {
     }
 
     /// Recognises the development set with the weights as they are after the batch at `last`.
-    pub fn validate(&mut self, prepared: &Prepared, last: Cursor) -> Result<Validation, TrainError> {
+    pub fn validate(
+        &mut self,
+        prepared: &Prepared,
+        last: Cursor,
+    ) -> Result<Validation, TrainError> {
         let found = recognise(&self.model.valid(), &self.tokens, &prepared.dev, &self.device)?;
         let normalizer = self.config.data.normalizer;
         let mut score = CorpusScore::default();
@@ -167,7 +173,10 @@ impl Session {
 
     /// Writes a checkpoint, moves `links` to it and removes what neither link needs.
     pub fn save(&self, out: &Path, links: &[Link]) -> Result<(), TrainError> {
-        let optimizer = self.optimizer.into_bytes().map_err(|error| CheckpointError::Weights(error.to_string()))?;
+        let optimizer = self
+            .optimizer
+            .into_bytes()
+            .map_err(|error| CheckpointError::Weights(error.to_string()))?;
         let checkpoint = Checkpoint {
             progress: self.progress.clone(),
             model: weights_to_bytes(&self.model.valid())?,
@@ -207,7 +216,12 @@ impl Session {
     }
 
     /// The steps since the last line, for the metrics.
-    pub fn train_record(&self, interval: &Interval, learning_rate: f64, last: Cursor) -> MetricsRecord {
+    pub fn train_record(
+        &self,
+        interval: &Interval,
+        learning_rate: f64,
+        last: Cursor,
+    ) -> MetricsRecord {
         MetricsRecord {
             step: self.progress.step,
             epoch: last.epoch as usize,

@@ -33,9 +33,14 @@ pub(super) struct StepOutcome {
 
 /// Computes the mean loss per label over all micro-batches together, so that accumulating equals
 /// one large batch, and updates the model unless something is not finite.
-pub(super) fn train_step(session: &mut Session, batches: Vec<Batch>, learning_rate: f64) -> StepOutcome {
+pub(super) fn train_step(
+    session: &mut Session,
+    batches: Vec<Batch>,
+    learning_rate: f64,
+) -> StepOutcome {
     let noise = session.noise();
-    let num_labels: usize = batches.iter().flat_map(|batch| &batch.labels).map(|labels| labels.len().max(1)).sum();
+    let num_labels: usize =
+        batches.iter().flat_map(|batch| &batch.labels).map(|labels| labels.len().max(1)).sum();
     let audio_s = batches.iter().map(|batch| batch.audio_s).sum();
     let device = session.device.clone().autodiff();
     let mut accumulator = GradientsAccumulator::new();
@@ -48,7 +53,8 @@ pub(super) fn train_step(session: &mut Session, batches: Vec<Batch>, learning_ra
         let infeasible: Vec<bool> = (0..batch.len()).map(|row| !problem.is_feasible(row)).collect();
         let mut nll = ctc_loss(logits, problem);
         if infeasible.contains(&true) {
-            let rows = Tensor::<1, Bool>::from_data(TensorData::from(infeasible.as_slice()), &device);
+            let rows =
+                Tensor::<1, Bool>::from_data(TensorData::from(infeasible.as_slice()), &device);
             nll = nll.mask_fill(rows, 0.0);
         }
         losses.push(nll.clone().inner());
@@ -70,7 +76,12 @@ pub(super) fn train_step(session: &mut Session, batches: Vec<Batch>, learning_ra
         session.update(learning_rate, grads);
     } else {
         let nll = values(nll);
-        suspects = utterances.iter().zip(&nll).filter(|(_, nll)| !nll.is_finite()).map(|(u, _)| *u).collect();
+        suspects = utterances
+            .iter()
+            .zip(&nll)
+            .filter(|(_, nll)| !nll.is_finite())
+            .map(|(u, _)| *u)
+            .collect();
         if suspects.is_empty() {
             suspects = utterances;
         }
@@ -103,8 +114,12 @@ impl NonFinite {
         }
         self.in_a_row += 1;
         progress.skipped_nonfinite += 1;
-        let mut ids: Vec<&str> =
-            outcome.suspects.iter().take(SHOWN).map(|index| dataset.items()[*index].utterance.id.as_str()).collect();
+        let mut ids: Vec<&str> = outcome
+            .suspects
+            .iter()
+            .take(SHOWN)
+            .map(|index| dataset.items()[*index].utterance.id.as_str())
+            .collect();
         if outcome.suspects.len() > SHOWN {
             ids.push("...");
         }
@@ -113,7 +128,9 @@ impl NonFinite {
             return Err(TrainError::Diverged { step, in_a_row: self.in_a_row, ids });
         }
         let (loss, norm) = (outcome.loss, outcome.grad_norm);
-        screen.print(&format!("step {step} skipped: loss {loss}, gradient norm {norm}; utterances: {ids}"));
+        screen.print(&format!(
+            "step {step} skipped: loss {loss}, gradient norm {norm}; utterances: {ids}"
+        ));
         Ok(())
     }
 }

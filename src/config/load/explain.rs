@@ -29,15 +29,11 @@ impl Refusal {
             // "name`, expected one of `a`, `b`": every second piece between backticks is a name.
             let mut names = rest.split('`').step_by(2).map(str::to_owned);
             let name = names.next().unwrap_or_default();
-            return Self::UnknownField {
-                name,
-                siblings: names.collect(),
-            };
+            return Self::UnknownField { name, siblings: names.collect() };
         }
         for prefix in ["invalid type: ", "invalid value: "] {
-            if let Some((found, expected)) = message
-                .strip_prefix(prefix)
-                .and_then(|rest| rest.rsplit_once(", expected "))
+            if let Some((found, expected)) =
+                message.strip_prefix(prefix).and_then(|rest| rest.rsplit_once(", expected "))
             {
                 return Self::Other(one_line(&format!(
                     "expected {}, found {found}",
@@ -120,11 +116,7 @@ pub(super) fn in_file(
             let hint = hint(&key, &known_keys(defaults, parent, &siblings));
             ConfigError::UnknownKey { place, key, hint }
         }
-        Refusal::Other(message) => ConfigError::BadValue {
-            place,
-            key,
-            message,
-        },
+        Refusal::Other(message) => ConfigError::BadValue { place, key, message },
     }
 }
 
@@ -166,20 +158,13 @@ pub(super) fn known_keys(defaults: &Table, parent: &str, siblings: &[String]) ->
             keys.insert(dotted);
         }
     }
-    let mut keys: BTreeSet<String> = siblings
-        .iter()
-        .map(|sibling| join(parent, sibling))
-        .collect();
+    let mut keys: BTreeSet<String> = siblings.iter().map(|sibling| join(parent, sibling)).collect();
     visit(defaults, "", &mut keys);
     keys
 }
 
 pub(super) fn join(prefix: &str, key: &str) -> String {
-    if prefix.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{prefix}.{key}")
-    }
+    if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
 }
 
 fn split_leaf(key: &str) -> (&str, &str) {
@@ -198,10 +183,7 @@ pub(super) fn hint(key: &str, known: &BTreeSet<String>) -> String {
     let nearest = known
         .iter()
         .map(|candidate| {
-            (
-                distance(key, candidate).min(1 + distance(leaf, split_leaf(candidate).1)),
-                candidate,
-            )
+            (distance(key, candidate).min(1 + distance(leaf, split_leaf(candidate).1)), candidate)
         })
         .min();
     let most = (leaf.chars().count() / 3).clamp(1, 4);

@@ -20,15 +20,10 @@ pub(super) struct Assignment {
 impl Assignment {
     /// Reads one argument; `defaults` tell what kind of value the key holds.
     pub(super) fn parse(argument: &str, defaults: &Table) -> Result<Self, ConfigError> {
-        let malformed = || ConfigError::OverrideSyntax {
-            argument: one_line(argument),
-        };
+        let malformed = || ConfigError::OverrideSyntax { argument: one_line(argument) };
         let (key, raw) = argument.split_once('=').ok_or_else(malformed)?;
         let (key, raw) = (key.trim(), raw.trim());
-        if key
-            .split('.')
-            .any(|part| part.is_empty() || part.contains(char::is_whitespace))
-        {
+        if key.split('.').any(|part| part.is_empty() || part.contains(char::is_whitespace)) {
             return Err(malformed());
         }
         let default = look_up(defaults, key);
@@ -51,11 +46,7 @@ impl Assignment {
             Some(Value::Array(_)) if !value.is_array() => Value::Array(vec![value]),
             _ => value,
         };
-        Ok(Self {
-            argument: argument.to_owned(),
-            key: key.to_owned(),
-            value,
-        })
+        Ok(Self { argument: argument.to_owned(), key: key.to_owned(), value })
     }
 
     /// Puts the value into the table of a config.
@@ -63,17 +54,13 @@ impl Assignment {
         let (parents, leaf) = self.key.rsplit_once('.').unwrap_or(("", &self.key));
         let mut table = table;
         for part in parents.split('.').filter(|part| !part.is_empty()) {
-            let entry = table
-                .entry(part)
-                .or_insert_with(|| Value::Table(Table::new()));
+            let entry = table.entry(part).or_insert_with(|| Value::Table(Table::new()));
             let found = entry.type_str();
-            table = entry
-                .as_table_mut()
-                .ok_or_else(|| ConfigError::OverrideBadValue {
-                    argument: one_line(&self.argument),
-                    key: self.key.clone(),
-                    message: format!("`{part}` holds a value ({found}), not a table of keys"),
-                })?;
+            table = entry.as_table_mut().ok_or_else(|| ConfigError::OverrideBadValue {
+                argument: one_line(&self.argument),
+                key: self.key.clone(),
+                message: format!("`{part}` holds a value ({found}), not a table of keys"),
+            })?;
         }
         merge(table, leaf, &self.value);
         Ok(())
@@ -83,9 +70,9 @@ impl Assignment {
     pub(super) fn keys(&self) -> Vec<String> {
         fn visit(key: &str, value: &Value, keys: &mut Vec<String>) {
             match value {
-                Value::Table(table) => table
-                    .iter()
-                    .for_each(|(part, value)| visit(&join(key, part), value, keys)),
+                Value::Table(table) => {
+                    table.iter().for_each(|(part, value)| visit(&join(key, part), value, keys))
+                }
                 _ => keys.push(key.to_owned()),
             }
         }
@@ -106,17 +93,9 @@ impl Assignment {
                 let is_in_value = parent == key;
                 let key = if is_in_value { join(&key, &name) } else { key };
                 let hint = hint(&key, &known_keys(defaults, &parent, &siblings));
-                ConfigError::OverrideUnknownKey {
-                    argument,
-                    key,
-                    hint,
-                }
+                ConfigError::OverrideUnknownKey { argument, key, hint }
             }
-            Refusal::Other(message) => ConfigError::OverrideBadValue {
-                argument,
-                key,
-                message,
-            },
+            Refusal::Other(message) => ConfigError::OverrideBadValue { argument, key, message },
         }
     }
 }

@@ -47,7 +47,8 @@ pub trait ActivationOps: Backend {
     ) -> FloatTensor<Self> {
         let s = Self::sigmoid(input.clone());
         let one_minus = Self::float_add_scalar(Self::float_neg(s.clone()), 1.0.into());
-        let slope = Self::float_add(s.clone(), Self::float_mul(Self::float_mul(input, s), one_minus));
+        let slope =
+            Self::float_add(s.clone(), Self::float_mul(Self::float_mul(input, s), one_minus));
         let grad = if drop.rate == 0.0 { grad } else { Self::float_mul(grad, factors) };
         Self::float_mul(grad, slope)
     }

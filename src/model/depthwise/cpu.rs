@@ -23,23 +23,20 @@ pub fn forward(x: &[f32], x_dims: Dims, w: &[f32], g: Geometry) -> Vec<f32> {
     if y.is_empty() {
         return y;
     }
-    y.par_chunks_mut(f_out * c)
-        .with_min_len(MIN_ROWS)
-        .enumerate()
-        .for_each(|(row, y_row)| {
-            let (bi, ti) = (row / t_out, row % t_out);
-            for kt in 0..g.kernel[0] {
-                let Some(ts) = source(ti, kt, 0, t, g) else { continue };
-                let x_row = &x[(bi * t + ts) * f * c..][..f * c];
-                for kf in 0..g.kernel[1] {
-                    let tap = &w[(kt * g.kernel[1] + kf) * c..][..c];
-                    for fi in 0..f_out {
-                        let Some(fs) = source(fi, kf, 1, f, g) else { continue };
-                        multiply_add(&mut y_row[fi * c..][..c], &x_row[fs * c..][..c], tap);
-                    }
+    y.par_chunks_mut(f_out * c).with_min_len(MIN_ROWS).enumerate().for_each(|(row, y_row)| {
+        let (bi, ti) = (row / t_out, row % t_out);
+        for kt in 0..g.kernel[0] {
+            let Some(ts) = source(ti, kt, 0, t, g) else { continue };
+            let x_row = &x[(bi * t + ts) * f * c..][..f * c];
+            for kf in 0..g.kernel[1] {
+                let tap = &w[(kt * g.kernel[1] + kf) * c..][..c];
+                for fi in 0..f_out {
+                    let Some(fs) = source(fi, kf, 1, f, g) else { continue };
+                    multiply_add(&mut y_row[fi * c..][..c], &x_row[fs * c..][..c], tap);
                 }
             }
-        });
+        }
+    });
     y
 }
 
@@ -51,23 +48,20 @@ pub fn grad_input(dy: &[f32], x_dims: Dims, w: &[f32], g: Geometry) -> Vec<f32> 
     if dx.is_empty() {
         return dx;
     }
-    dx.par_chunks_mut(f * c)
-        .with_min_len(MIN_ROWS)
-        .enumerate()
-        .for_each(|(row, dx_row)| {
-            let (bi, ts) = (row / t, row % t);
-            for kt in 0..g.kernel[0] {
-                let Some(ti) = target(ts, kt, 0, t_out, g) else { continue };
-                let dy_row = &dy[(bi * t_out + ti) * f_out * c..][..f_out * c];
-                for kf in 0..g.kernel[1] {
-                    let tap = &w[(kt * g.kernel[1] + kf) * c..][..c];
-                    for fi in 0..f_out {
-                        let Some(fs) = source(fi, kf, 1, f, g) else { continue };
-                        multiply_add(&mut dx_row[fs * c..][..c], &dy_row[fi * c..][..c], tap);
-                    }
+    dx.par_chunks_mut(f * c).with_min_len(MIN_ROWS).enumerate().for_each(|(row, dx_row)| {
+        let (bi, ts) = (row / t, row % t);
+        for kt in 0..g.kernel[0] {
+            let Some(ti) = target(ts, kt, 0, t_out, g) else { continue };
+            let dy_row = &dy[(bi * t_out + ti) * f_out * c..][..f_out * c];
+            for kf in 0..g.kernel[1] {
+                let tap = &w[(kt * g.kernel[1] + kf) * c..][..c];
+                for fi in 0..f_out {
+                    let Some(fs) = source(fi, kf, 1, f, g) else { continue };
+                    multiply_add(&mut dx_row[fs * c..][..c], &dy_row[fi * c..][..c], tap);
                 }
             }
-        });
+        }
+    });
     dx
 }
 
@@ -112,15 +106,11 @@ fn multiply_add(sum: &mut [f32], a: &[f32], b: &[f32]) {
 
 /// The input position that output `out` reads through tap `k`, unless it is padding.
 fn source(out: usize, k: usize, axis: usize, len: usize, g: Geometry) -> Option<usize> {
-    (out * g.stride[axis] + k)
-        .checked_sub(g.padding[axis])
-        .filter(|at| *at < len)
+    (out * g.stride[axis] + k).checked_sub(g.padding[axis]).filter(|at| *at < len)
 }
 
 /// The output position that reads input `at` through tap `k`, if there is one.
 fn target(at: usize, k: usize, axis: usize, len_out: usize, g: Geometry) -> Option<usize> {
     let offset = (at + g.padding[axis]).checked_sub(k)?;
-    (offset % g.stride[axis] == 0)
-        .then_some(offset / g.stride[axis])
-        .filter(|out| *out < len_out)
+    (offset % g.stride[axis] == 0).then_some(offset / g.stride[axis]).filter(|out| *out < len_out)
 }

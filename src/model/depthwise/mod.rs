@@ -27,20 +27,12 @@ pub struct Geometry {
 impl Geometry {
     /// A `kernel`-tap convolution along time that keeps the length (`kernel` odd).
     pub fn along_time(kernel: usize) -> Self {
-        Self {
-            kernel: [kernel, 1],
-            stride: [1, 1],
-            padding: [kernel / 2, 0],
-        }
+        Self { kernel: [kernel, 1], stride: [1, 1], padding: [kernel / 2, 0] }
     }
 
     /// A square kernel that halves both axes (rounding up for an odd kernel).
     pub fn halving(kernel: usize) -> Self {
-        Self {
-            kernel: [kernel; 2],
-            stride: [2; 2],
-            padding: [kernel / 2; 2],
-        }
+        Self { kernel: [kernel; 2], stride: [2; 2], padding: [kernel / 2; 2] }
     }
 
     /// The length of an axis after the convolution; the one formula that lengths, masks and
@@ -150,7 +142,8 @@ mod tests {
     fn gradients_are_the_adjoints_of_the_convolution() {
         let device = Device::flex().autodiff();
         let plain = Device::flex();
-        let random4 = |s: [usize; 4]| Tensor::<4>::random(s, Distribution::Normal(0.0, 1.0), &plain);
+        let random4 =
+            |s: [usize; 4]| Tensor::<4>::random(s, Distribution::Normal(0.0, 1.0), &plain);
         for (shape, g) in cases() {
             let w_shape = [g.kernel[0], g.kernel[1], shape[3]];
             let random3 = || Tensor::<3>::random(w_shape, Distribution::Normal(0.0, 1.0), &plain);
@@ -166,8 +159,12 @@ mod tests {
             let along_w = (wg.grad(&grads).unwrap() * dw.clone()).sum();
             let want_x = (depthwise_conv(dx, w, g) * r.clone()).sum();
             let want_w = (depthwise_conv(x, dw, g) * r).sum();
-            along_x.to_data().assert_approx_eq::<f32>(&want_x.to_data(), Tolerance::rel_abs(1e-3, 1e-3));
-            along_w.to_data().assert_approx_eq::<f32>(&want_w.to_data(), Tolerance::rel_abs(1e-3, 1e-3));
+            along_x
+                .to_data()
+                .assert_approx_eq::<f32>(&want_x.to_data(), Tolerance::rel_abs(1e-3, 1e-3));
+            along_w
+                .to_data()
+                .assert_approx_eq::<f32>(&want_w.to_data(), Tolerance::rel_abs(1e-3, 1e-3));
         }
     }
 

@@ -95,7 +95,8 @@ pub trait DepthwiseOps: Backend {
                     range(j, (f_out - 1) * sf + 1, sf),
                     range(0, c, 1),
                 ];
-                let product = Self::float_mul(Self::float_slice(padded.clone(), &seen), grad.clone());
+                let product =
+                    Self::float_mul(Self::float_slice(padded.clone(), &seen), grad.clone());
                 let rows = Self::float_reshape(product, Shape::from([b * t_out * f_out, c]));
                 sums.push(Self::float_sum_dim(rows, 0));
             }
