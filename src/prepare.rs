@@ -10,7 +10,8 @@ use asr_kernels::required_frames;
 use thiserror::Error;
 
 use crate::config::RunConfig;
-use crate::data::{DataError, Dataset, Dropped, Sampler, Survey, manifest, survey};
+use crate::data::{DataConfig, DataError, Dataset, Dropped, Sampler, Survey, manifest, survey};
+use crate::features::LogMelConfig;
 use crate::progress::Screen;
 use crate::tokens::{Tokens, TokensError};
 
@@ -97,7 +98,7 @@ pub fn prepare(
 ) -> Result<Prepared, PrepareError> {
     // A mistake in data.test is to be found here, not after hours of training.
     manifest::read_all(&config.data.test).map_err(DataError::from)?;
-    let train_survey = look(&config.data.train, config, screen)?;
+    let train_survey = look(&config.data.train, &config.data, &config.features, screen)?;
     let tokens = match saved_tokens {
         Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,
         None => Tokens::from_transcripts(train_survey.kept.iter().map(|kept| kept.text.as_str()))?,
@@ -156,24 +157,26 @@ pub fn evaluation_set(
     screen: &Screen,
     summaries: &mut Vec<SplitSummary>,
 ) -> Result<Dataset, DataError> {
-    let mut whole = config.clone();
-    whole.data.min_duration_s = 0.0;
-    whole.data.max_duration_s = f64::MAX;
-    whole.data.empty_text = crate::data::EmptyText::Keep;
-    let surveyed = look(manifests, &whole, screen)?;
+    let mut data = config.data.for_evaluation();
+    let surveyed = look(manifests, &data, &config.features, screen)?;
     let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s));
     // Room for the longest utterance by itself, padded as batches are.
-    whole.data.batch_s = whole.data.batch_s.max(longest_s + 1.0);
+    data.batch_s = data.batch_s.max(longest_s + 1.0);
     let mismatches = surveyed.duration_mismatches;
-    let dataset = Dataset::new(surveyed, tokens, &whole.features, &whole.data)?;
+    let dataset = Dataset::new(surveyed, tokens, &config.features, &data)?;
     summaries.push(summarise(split, &dataset, &[], mismatches, &[]));
     Ok(dataset)
 }
 
-fn look(manifests: &[PathBuf], config: &RunConfig, screen: &Screen) -> Result<Survey, DataError> {
+fn look(
+    manifests: &[PathBuf],
+    data: &DataConfig,
+    features: &LogMelConfig,
+    screen: &Screen,
+) -> Result<Survey, DataError> {
     let utterances = manifest::read_all(manifests)?;
     let bar = screen.counting("checking the recordings", utterances.len() as u64);
-    survey(utterances, &config.data, config.features.sample_rate_hz, &|| bar.advance())
+    survey(utterances, data, features.sample_rate_hz, &|| bar.advance())
 }
 
 fn summarise(

@@ -18,6 +18,10 @@ mod bad_disk;
 mod bad_manifest;
 mod bad_text;
 
+// What a GPU computes.
+#[cfg(feature = "wgpu")]
+mod gpu;
+
 // What may not change unnoticed.
 mod layers;
 mod surfaces;

@@ -210,3 +210,123 @@ impl AcousticModel {
         subsampling::output_len(self.subsampling_factor, num_frames)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Distribution, Tolerance};
+
+    fn config(subsampling_factor: usize) -> ModelConfig {
+        ModelConfig {
+            hidden_size: 16,
+            num_layers: 2,
+            num_heads: 2,
+            conv_kernel: 5,
+            subsampling_factor,
+            subsampling_channels: 6,
+            ..Default::default()
+        }
+    }
+
+    fn features(num_frames: usize) -> Tensor<3> {
+        Tensor::random([1, num_frames, 20], Distribution::Normal(0.0, 1.0), &Device::flex())
+    }
+
+    /// `features` with `padding` more frames of zeros, as the loader pads.
+    fn padded(features: &Tensor<3>, padding: usize) -> Tensor<3> {
+        Tensor::cat(
+            vec![features.clone(), Tensor::zeros([1, padding, 20], &features.device())],
+            1,
+        )
+    }
+
+    #[test]
+    fn an_utterance_has_the_same_logits_alone_padded_and_beside_any_mate() {
+        for factor in [2, 4, 8] {
+            let model = config(factor).init(20, 7, &Device::flex());
+            for num_frames in [9, 31, 32, 33, 50] {
+                let (x, mate) = (features(num_frames), features(num_frames + 24));
+                let (alone, lens) = model.forward(x.clone(), &[num_frames], &Noise::none());
+                let valid = lens[0];
+                let (wide, _) = model.forward(padded(&x, 40), &[num_frames], &Noise::none());
+                let pair = Tensor::cat(vec![mate, padded(&x, 24)], 0);
+                let lens = [num_frames + 24, num_frames];
+                let (beside, _) = model.forward(pair, &lens, &Noise::none());
+                let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-4);
+                let want = alone.narrow(1, 0, valid).to_data();
+                wide.narrow(1, 0, valid).to_data().assert_approx_eq(&want, tolerance);
+                let beside = beside.narrow(0, 1, 1).narrow(1, 0, valid);
+                beside.to_data().assert_approx_eq(&want, tolerance);
+            }
+        }
+    }
+
+    #[test]
+    fn output_lengths_are_those_of_the_layers_for_every_length() {
+        for factor in [2, 4, 8] {
+            let config = config(factor);
+            let model = config.init(20, 7, &Device::flex());
+            for num_frames in 1..70 {
+                let (logits, lens) =
+                    model.forward(features(num_frames), &[num_frames], &Noise::none());
+                assert_eq!(logits.dims()[1], config.output_len(num_frames));
+                assert_eq!(lens, [config.output_len(num_frames)]);
+                assert_eq!(config.output_len(num_frames), num_frames.div_ceil(factor));
+            }
+        }
+    }
+
+    #[test]
+    fn an_utterance_without_frames_is_finite_and_has_no_output() {
+        let model = config(4).init(20, 7, &Device::flex());
+        let (logits, lens) = model.forward(padded(&features(8), 8), &[0], &Noise::none());
+        assert_eq!(lens, [0]);
+        let values: Vec<f32> = logits.to_data().try_to_vec().unwrap();
+        assert!(values.iter().all(|logit| logit.is_finite()));
+    }
+
+    #[test]
+    fn every_parameter_has_a_gradient() {
+        let device = Device::flex().autodiff();
+        let model = crate::optim::with_stable_ids(config(8).init(20, 7, &device));
+        let x = Tensor::<3>::random([2, 40, 20], Distribution::Normal(0.0, 1.0), &device);
+        let (logits, _) = model.forward(x, &[40, 31], &Noise::seeded(1));
+        let grads = logits.square().sum().backward();
+        let grads = burn::optim::GradientsParams::from_grads(grads, &model);
+        let mut missing = Missing { grads: &grads, ids: Vec::new() };
+        model.visit(&mut missing);
+        // Running means and variances of the batch norms are no parameters.
+        assert_eq!(missing.ids.len(), 2 * config(8).num_layers);
+    }
+
+    struct Missing<'a> {
+        grads: &'a burn::optim::GradientsParams,
+        ids: Vec<burn::module::ParamId>,
+    }
+
+    impl burn::module::ModuleVisitor for Missing<'_> {
+        fn visit_float<const D: usize>(&mut self, param: &burn::module::Param<Tensor<D>>) {
+            if self.grads.get::<D>(param.id).is_none() {
+                self.ids.push(param.id);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_no_network_can_have_are_named() {
+        let cases: [(fn(&mut ModelConfig), &str); 6] = [
+            (|c| c.num_layers = 0, "model.num_layers must be at least 1"),
+            (|c| c.num_heads = 3, "model.num_heads = 3 must divide model.hidden_size = 16"),
+            (|c| (c.hidden_size, c.num_heads) = (15, 3), "model.hidden_size = 15 must be even"),
+            (|c| c.conv_kernel = 4, "model.conv_kernel = 4 must be odd"),
+            (|c| c.subsampling_factor = 3, "model.subsampling_factor = 3 must be 2, 4 or 8"),
+            (|c| c.dropout = 1.0, "model.dropout = 1 must be at least 0 and below 1"),
+        ];
+        for (change, message) in cases {
+            let mut config = config(4);
+            change(&mut config);
+            let error = config.validate().unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}

@@ -82,7 +82,8 @@ pub fn train(
     )?;
     let mut nonfinite = NonFinite::new(config.optim.max_nonfinite_steps);
     let mut interval = Interval::new();
-    let mut clock = Instant::now();
+    let (started, started_at_step) = (Instant::now(), session.progress.step);
+    let mut clock = started;
     while session.progress.step < total_steps {
         if let Some(code) = interrupt.caught() {
             drop(bar);
@@ -102,6 +103,9 @@ pub fn train(
         session.progress.wall_s += clock.elapsed().as_secs_f64();
         clock = Instant::now();
 
+        if started_at_step == session.progress.step - 1 {
+            bar.note(&format!("first step after {:.1} s", started.elapsed().as_secs_f64()));
+        }
         interval.add(&report);
         let is_last = session.progress.step == total_steps;
         bar.step(&session.step_report(&interval, learning_rate, last));
