@@ -9,7 +9,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use crate::ctc::ctc_loss;
 use crate::data::{Batch, DataError, Dataset, EvalLoader};
 use crate::decode::{BlankCount, greedy};
-use crate::model::{AcousticModel, Noise};
+use crate::model::{AcousticModel, Pass};
 use crate::tokens::Tokens;
 
 /// What a model made of a dataset.
@@ -70,7 +70,7 @@ fn add_batch(
 ) {
     sum.audio_s += batch.audio_s;
     let (features, batch) = upload(batch, device);
-    let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &Noise::none());
+    let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &mut Pass::inference());
     let best: Tensor<2, Int> = logits.clone().argmax(2).squeeze_dim(2);
     let num_frames = logits.dims()[1];
     let problem = Arc::new(problem(&logits, frame_lens.clone(), &batch.labels, tokens));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use asr::ctc::{ctc_loss, self_test};
 use asr::device::{Api, open_gpu};
-use asr::model::{AcousticModel, ModelConfig, Noise};
+use asr::model::{AcousticModel, ModelConfig, Pass};
 use asr::optim::{global_norm, with_stable_ids};
 use asr::policy::{load_weights, weights_to_bytes};
 use burn::optim::GradientsParams;
@@ -18,7 +18,8 @@ fn adapter() -> Device {
 
 #[test]
 fn ctc_through_fusion_and_autodiff_agrees_with_the_f64_reference() {
-    let error = self_test::run(&adapter()).expect("losses and gradients are finite where they must be");
+    let error =
+        self_test::run(&adapter()).expect("losses and gradients are finite where they must be");
     assert!(error <= self_test::TOLERANCE, "{error}");
 }
 
@@ -27,7 +28,7 @@ fn step(model: AcousticModel, device: &Device) -> (f64, f64) {
     let (batch, frames, mels) = (3, 48, 16);
     let values: Vec<f32> = (0..batch * frames * mels).map(|i| (i as f32 * 0.37).sin()).collect();
     let features = Tensor::from_data(TensorData::new(values, [batch, frames, mels]), device);
-    let (logits, lens) = model.forward(features, &[48, 40, 25], &Noise::none());
+    let (logits, lens) = model.forward(features, &[48, 40, 25], &mut Pass::training(1));
     let [_, num_frames, num_classes] = logits.dims();
     let labels = [vec![0, 1, 2, 2], vec![3], vec![]];
     let problem = asr_kernels::Problem::new(num_frames, num_classes, 5, lens, &labels)

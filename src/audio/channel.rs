@@ -43,7 +43,11 @@ impl<'de> Deserialize<'de> for Channel {
                 match text {
                     "mono" => Ok(Channel::MonoOnly),
                     "mix" => Ok(Channel::Mix),
-                    _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
+                    // `--set data.channel=1` gives a text, since the default is one.
+                    _ => text
+                        .parse()
+                        .map(Channel::Index)
+                        .map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self)),
                 }
             }
             fn visit_u64<E: Error>(self, index: u64) -> Result<Channel, E> {

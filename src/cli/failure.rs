@@ -1,5 +1,7 @@
 //! Errors and the exit codes that scripts branch on.
 
+use std::io::ErrorKind;
+
 use crate::config::{ConfigError, InvalidConfig};
 use crate::data::DataError;
 use crate::device::DeviceError;
@@ -103,6 +105,8 @@ impl From<TrainError> for Failure {
             TrainError::Prepare(error) => error.into(),
             TrainError::Data(error) => error.into(),
             TrainError::Checkpoint(error) => error.into(),
+            // A full disk is no mistake of the command line.
+            TrainError::Output { ref source, .. } if source.kind() == ErrorKind::StorageFull => Self::new(RUNNING, error),
             error @ (TrainError::Exists(_)
             | TrainError::OtherConfig { .. }
             | TrainError::Output { .. }) => Self::new(USAGE, error),

@@ -95,6 +95,9 @@ pub enum InvalidConfig {
     /// A count of the loop that must be positive.
     #[error("train.{0} must be at least 1, not 0")]
     Zero(&'static str),
+    /// A time mask that is no share of an utterance.
+    #[error("spec_augment.time_fraction = {0} must lie between 0 and 1: it is a share of the utterance")]
+    TimeFraction(f64),
     /// Nothing to train on, or nothing to validate on.
     #[error(
         "data.{0} lists no manifest: give at least one JSON-lines file, in the config or with --set data.{0}=FILE"
@@ -136,6 +139,10 @@ impl RunConfig {
         self.optim.validate()?;
         self.features.validate()?;
         self.data.validate()?;
+        let time_fraction = self.spec_augment.time_fraction;
+        if !(0.0..=1.0).contains(&time_fraction) {
+            return Err(InvalidConfig::TimeFraction(time_fraction));
+        }
         let counts = [
             ("epochs", self.train.epochs),
             ("log_every", self.train.log_every),

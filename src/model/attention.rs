@@ -3,10 +3,12 @@
 //! Scores are `(q + u) k' + shift((q + v) r')`, scaled; `r` is shared by the whole batch.
 
 use burn::module::{Initializer, Module, Param};
-use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
+use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor, activation::softmax};
 
 use super::ModelConfig;
+use super::activation::dropout;
+use super::pass::Pass;
 
 #[derive(Module, Debug)]
 pub(super) struct Attention {
@@ -17,7 +19,8 @@ pub(super) struct Attention {
     relative_k_proj: Linear,
     bias_u: Param<Tensor<2>>,
     bias_v: Param<Tensor<2>>,
-    dropout: Dropout,
+    #[module(skip)]
+    dropout: f64,
 }
 
 impl Attention {
@@ -33,7 +36,7 @@ impl Attention {
             relative_k_proj: linear.clone().with_bias(false).init(device),
             bias_u: Initializer::Zeros.init(head_shape, device),
             bias_v: Initializer::Zeros.init(head_shape, device),
-            dropout: DropoutConfig::new(config.attention_dropout).init(),
+            dropout: config.attention_dropout,
         }
     }
 
@@ -47,6 +50,7 @@ impl Attention {
         hidden: Tensor<3>,
         positions: &Tensor<2>,
         masked_scores: &Tensor<4>,
+        pass: &mut Pass,
     ) -> Tensor<3> {
         let [b, t, d] = hidden.dims();
         let [num_heads, head_size] = self.bias_u.dims();
@@ -67,7 +71,7 @@ impl Attention {
         let by_position = shift((query + bias(&self.bias_v)).matmul(relative_key));
         let scale = (head_size as f64).powf(-0.5);
         let scores = (by_content + by_position).mul_scalar(scale) + masked_scores.clone();
-        let weights = self.dropout.forward(softmax(scores, 3));
+        let weights = dropout(softmax(scores, 3), pass.draw(self.dropout));
         let context = weights.matmul(value).swap_dims(1, 2).reshape([b, t, d]);
         self.o_proj.forward(context)
     }

@@ -8,6 +8,7 @@ use burn::module::{Initializer, Module, Param, RunningState};
 use burn::tensor::{Device, Tensor};
 
 use super::mask::Mask;
+use super::pass::{BatchStatistics, Pass};
 
 const EPSILON: f64 = 1e-5;
 const MOMENTUM: f64 = 0.1;
@@ -31,9 +32,9 @@ impl MaskedBatchNorm {
     }
 
     /// `[B, T, D]` to `[B, T, D]`; batch statistics in training, running ones otherwise.
-    pub fn forward(&self, hidden: Tensor<3>, mask: &Mask) -> Tensor<3> {
-        let (centred, variance) = if hidden.device().is_autodiff() {
-            self.batch_statistics(hidden, mask)
+    pub fn forward(&self, hidden: Tensor<3>, mask: &Mask, pass: &mut Pass) -> Tensor<3> {
+        let (centred, variance) = if pass.is_training() {
+            centre(hidden, mask, pass)
         } else {
             let mean = self.running_mean.value().unsqueeze::<3>();
             (hidden - mean, self.running_var.value().unsqueeze::<3>())
@@ -42,25 +43,35 @@ impl MaskedBatchNorm {
         centred * scale + self.beta.val().unsqueeze::<3>()
     }
 
-    /// `hidden` minus its mean, and its (biased) variance `[1, 1, D]`; updates the running ones.
-    fn batch_statistics(&self, hidden: Tensor<3>, mask: &Mask) -> (Tensor<3>, Tensor<3>) {
-        let [_, _, d] = hidden.dims();
-        let count = mask.num_valid.max(1) as f64;
-        let sum = |x: Tensor<3>| (x * mask.frames.clone()).sum_dim(1).sum_dim(0);
-        let mean = sum(hidden.clone()) / count;
-        let centred = hidden - mean.clone();
-        let variance = sum(centred.clone().square()) / count;
-
-        let unbias = count / (count - 1.0).max(1.0);
-        let blend = |running: &RunningState<Tensor<1>>, batch: Tensor<3>, factor: f64| {
+    /// Moves the running statistics towards the mean of those of `batches`.
+    pub fn absorb(&self, batches: &[&BatchStatistics]) {
+        let share = MOMENTUM / batches.len().max(1) as f64;
+        let blend = |running: &RunningState<Tensor<1>>, of: fn(&BatchStatistics) -> &Tensor<1>| {
             let old = running.value_sync().inner();
-            let new = batch.detach().inner().reshape([d]) * (MOMENTUM * factor);
-            running.update(Tensor::from_inner(old * (1.0 - MOMENTUM) + new));
+            let kept = old * if batches.is_empty() { 1.0 } else { 1.0 - MOMENTUM };
+            let new = batches.iter().fold(kept, |sum, batch| sum + of(batch).clone() * share);
+            running.update(Tensor::from_inner(new));
+            running.value_sync();
         };
-        blend(&self.running_mean, mean, 1.0);
-        blend(&self.running_var, variance.clone(), unbias);
-        (centred, variance)
+        blend(&self.running_mean, |batch| &batch.mean);
+        blend(&self.running_var, |batch| &batch.variance);
     }
+}
+
+/// `hidden` minus its mean over valid frames, and its biased variance `[1, 1, D]`; tells `pass`.
+fn centre(hidden: Tensor<3>, mask: &Mask, pass: &mut Pass) -> (Tensor<3>, Tensor<3>) {
+    let [_, _, d] = hidden.dims();
+    let count = mask.num_valid.max(1) as f64;
+    let sum = |x: Tensor<3>| (x * mask.frames.clone()).sum_dim(1).sum_dim(0);
+    let mean = sum(hidden.clone()) / count;
+    let centred = hidden - mean.clone();
+    let variance = sum(centred.clone().square()) / count;
+    let unbias = count / (count - 1.0).max(1.0);
+    pass.statistics.push(BatchStatistics {
+        mean: mean.inner().reshape([d]),
+        variance: variance.clone().inner().reshape([d]) * unbias,
+    });
+    (centred, variance)
 }
 
 #[cfg(test)]
@@ -77,18 +88,15 @@ mod tests {
         let padded = Tensor::cat(vec![x.clone(), padding], 1);
         let lens = vec![t; b];
 
-        let plain = MaskedBatchNorm::new(d, &device);
-        let other = plain.clone();
-        let want = plain.forward(x, &Mask::new(&lens, t, &device));
-        let got = other.forward(padded, &Mask::new(&lens, t + 5, &device)).narrow(1, 0, t);
+        let norm = MaskedBatchNorm::new(d, &device);
+        let (mut plain, mut other) = (Pass::training(1), Pass::training(1));
+        let want = norm.forward(x, &Mask::new(&lens, t, &device), &mut plain);
+        let got = norm.forward(padded, &Mask::new(&lens, t + 5, &device), &mut other);
         let tolerance = Tolerance::<f32>::rel_abs(1e-5, 1e-5);
-        got.to_data().assert_approx_eq(&want.to_data(), tolerance);
-        for (a, b) in
-            [(&plain.running_mean, &other.running_mean), (&plain.running_var, &other.running_var)]
-        {
-            let (a, b) = (a.value_sync().to_data(), b.value_sync().to_data());
-            a.assert_approx_eq(&b, tolerance);
-        }
+        got.narrow(1, 0, t).to_data().assert_approx_eq(&want.to_data(), tolerance);
+        let (a, b) = (&plain.statistics[0], &other.statistics[0]);
+        a.mean.to_data().assert_approx_eq(&b.mean.to_data(), tolerance);
+        a.variance.to_data().assert_approx_eq(&b.variance.to_data(), tolerance);
     }
 
     #[test]
@@ -98,12 +106,15 @@ mod tests {
         let mask = Mask::new(&[50; 4], 50, &device);
         let norm = MaskedBatchNorm::new(3, &device);
         for _ in 0..200 {
-            let y = norm.forward(x.clone(), &mask);
+            let mut pass = Pass::training(1);
+            let y = norm.forward(x.clone(), &mask, &mut pass);
+            norm.absorb(&[&pass.statistics[0]]);
             let mean: f32 = y.clone().mean().into_scalar();
             let var: f32 = y.square().mean().into_scalar();
             assert!(mean.abs() < 1e-4 && (var - 1.0).abs() < 1e-3, "{mean} {var}");
         }
-        let y = norm.valid().forward(x.inner(), &Mask::new(&[50; 4], 50, &Device::flex()));
+        let mask = Mask::new(&[50; 4], 50, &Device::flex());
+        let y = norm.valid().forward(x.inner(), &mask, &mut Pass::inference());
         let mean: f32 = y.clone().mean().into_scalar();
         let var: f32 = y.square().mean().into_scalar();
         assert!(mean.abs() < 1e-2 && (var - 1.0).abs() < 2e-2, "{mean} {var}");

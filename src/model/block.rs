@@ -9,7 +9,7 @@ use super::attention::Attention;
 use super::convolution::ConvolutionModule;
 use super::feed_forward::FeedForward;
 use super::mask::Mask;
-use super::noise::Noise;
+use super::pass::{BatchStatistics, Pass};
 
 #[derive(Module, Debug)]
 pub(super) struct Block {
@@ -46,17 +46,22 @@ impl Block {
         hidden: Tensor<3>,
         positions: &Tensor<2>,
         mask: &Mask,
-        noise: &Noise,
+        pass: &mut Pass,
     ) -> Tensor<3> {
         let x = hidden;
         let y = self.norm_feed_forward1.forward(x.clone());
-        let x = x + self.feed_forward1.forward(y, noise) * 0.5;
+        let x = x + self.feed_forward1.forward(y, pass) * 0.5;
         let y = self.norm_self_att.forward(x.clone());
-        let x = x + self.self_attn.forward(y, positions, &mask.scores);
+        let x = x + self.self_attn.forward(y, positions, &mask.scores, pass);
         let y = self.norm_conv.forward(x.clone());
-        let x = x + self.conv.forward(y, mask);
+        let x = x + self.conv.forward(y, mask, pass);
         let y = self.norm_feed_forward2.forward(x.clone());
-        let x = x + self.feed_forward2.forward(y, noise) * 0.5;
+        let x = x + self.feed_forward2.forward(y, pass) * 0.5;
         self.norm_out.forward(x)
+    }
+
+    /// Moves the running statistics towards those of `batches`.
+    pub fn absorb(&self, batches: &[&BatchStatistics]) {
+        self.conv.absorb(batches);
     }
 }

@@ -9,6 +9,7 @@ use super::activation::{Drop, silu_dropout};
 use super::batch_norm::MaskedBatchNorm;
 use super::depthwise::{Geometry, depthwise_conv};
 use super::mask::Mask;
+use super::pass::{BatchStatistics, Pass};
 
 #[derive(Module, Debug)]
 pub(super) struct ConvolutionModule {
@@ -34,7 +35,7 @@ impl ConvolutionModule {
 
     /// `[B, T, D]` to `[B, T, D]`. Padded frames are zeroed before the convolution over time,
     /// so they look to it like the zeros beyond an unpadded utterance.
-    pub fn forward(&self, hidden: Tensor<3>, mask: &Mask) -> Tensor<3> {
+    pub fn forward(&self, hidden: Tensor<3>, mask: &Mask, pass: &mut Pass) -> Tensor<3> {
         let [b, t, d] = hidden.dims();
         let [kernel, _, _] = self.depthwise_taps.dims();
         let gated = self.pointwise_conv1.forward(hidden);
@@ -47,7 +48,12 @@ impl ConvolutionModule {
         )
         .reshape([b, t, d])
             + self.depthwise_bias.val().unsqueeze::<3>();
-        self.pointwise_conv2.forward(silu_dropout(self.norm.forward(mixed, mask), Drop::NONE))
+        self.pointwise_conv2.forward(silu_dropout(self.norm.forward(mixed, mask, pass), Drop::NONE))
+    }
+
+    /// Moves the running statistics towards those of `batches`.
+    pub fn absorb(&self, batches: &[&BatchStatistics]) {
+        self.norm.absorb(batches);
     }
 }
 

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 
 use super::ModelConfig;
 use super::activation::silu_dropout;
-use super::noise::Noise;
+use super::pass::Pass;
 
 #[derive(Module, Debug)]
 pub(super) struct FeedForward {
@@ -28,8 +28,8 @@ impl FeedForward {
     }
 
     /// `[B, T, D]` to `[B, T, D]`.
-    pub fn forward(&self, hidden: Tensor<3>, noise: &Noise) -> Tensor<3> {
-        let inner = silu_dropout(self.linear1.forward(hidden), noise.draw(self.dropout));
+    pub fn forward(&self, hidden: Tensor<3>, pass: &mut Pass) -> Tensor<3> {
+        let inner = silu_dropout(self.linear1.forward(hidden), pass.draw(self.dropout));
         self.linear2.forward(inner)
     }
 }

@@ -13,12 +13,12 @@ mod convolution;
 pub mod depthwise;
 mod feed_forward;
 mod mask;
-mod noise;
+mod pass;
 mod positions;
 mod subsampling;
 
 use burn::module::Module;
-use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
+use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -27,7 +27,7 @@ use block::Block;
 use mask::Mask;
 use subsampling::Subsampling;
 
-pub use noise::Noise;
+pub use pass::Pass;
 
 /// Sizes of the acoustic model; one config describes one network completely.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -160,7 +160,7 @@ impl ModelConfig {
     pub fn init(&self, num_mels: usize, num_classes: usize, device: &Device) -> AcousticModel {
         AcousticModel {
             subsampling: Subsampling::new(self, num_mels, device),
-            dropout: DropoutConfig::new(self.dropout).init(),
+            dropout: self.dropout,
             layers: (0..self.num_layers).map(|_| Block::new(self, device)).collect(),
             ctc_head: LinearConfig::new(self.hidden_size, num_classes).init(device),
             subsampling_factor: self.subsampling_factor,
@@ -172,7 +172,8 @@ impl ModelConfig {
 #[derive(Module, Debug)]
 pub struct AcousticModel {
     subsampling: Subsampling,
-    dropout: Dropout,
+    #[module(skip)]
+    dropout: f64,
     layers: Vec<Block>,
     ctc_head: Linear,
     #[module(skip)]
@@ -192,17 +193,27 @@ impl AcousticModel {
         &self,
         features: Tensor<3>,
         frame_lens: &[usize],
-        noise: &Noise,
+        pass: &mut Pass,
     ) -> (Tensor<3>, Vec<usize>) {
         let (hidden, output_lens) = self.subsampling.forward(features, frame_lens);
         let [_, t, d] = hidden.dims();
         let mask = Mask::new(&output_lens, t, &hidden.device());
         let positions = positions::relative(t, d, &hidden.device());
-        let mut hidden = self.dropout.forward(hidden);
+        let mut hidden = activation::dropout(hidden, pass.draw(self.dropout));
         for layer in &self.layers {
-            hidden = layer.forward(hidden, &positions, &mask, noise);
+            hidden = layer.forward(hidden, &positions, &mask, pass);
         }
         (self.ctc_head.forward(hidden), output_lens)
+    }
+
+    /// Moves the running statistics of the batch norms towards what training passes have seen,
+    /// all of them with equal weight.
+    pub fn absorb(&self, passes: &[Pass]) {
+        for (layer, block) in self.layers.iter().enumerate() {
+            let seen: Vec<_> =
+                passes.iter().filter_map(|pass| pass.statistics.get(layer)).collect();
+            block.absorb(&seen);
+        }
     }
 
     /// Output frames for `num_frames` feature frames.
@@ -234,10 +245,7 @@ mod tests {
 
     /// `features` with `padding` more frames of zeros, as the loader pads.
     fn padded(features: &Tensor<3>, padding: usize) -> Tensor<3> {
-        Tensor::cat(
-            vec![features.clone(), Tensor::zeros([1, padding, 20], &features.device())],
-            1,
-        )
+        Tensor::cat(vec![features.clone(), Tensor::zeros([1, padding, 20], &features.device())], 1)
     }
 
     #[test]
@@ -246,12 +254,13 @@ mod tests {
             let model = config(factor).init(20, 7, &Device::flex());
             for num_frames in [9, 31, 32, 33, 50] {
                 let (x, mate) = (features(num_frames), features(num_frames + 24));
-                let (alone, lens) = model.forward(x.clone(), &[num_frames], &Noise::none());
+                let (alone, lens) = model.forward(x.clone(), &[num_frames], &mut Pass::inference());
                 let valid = lens[0];
-                let (wide, _) = model.forward(padded(&x, 40), &[num_frames], &Noise::none());
+                let (wide, _) =
+                    model.forward(padded(&x, 40), &[num_frames], &mut Pass::inference());
                 let pair = Tensor::cat(vec![mate, padded(&x, 24)], 0);
                 let lens = [num_frames + 24, num_frames];
-                let (beside, _) = model.forward(pair, &lens, &Noise::none());
+                let (beside, _) = model.forward(pair, &lens, &mut Pass::inference());
                 let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-4);
                 let want = alone.narrow(1, 0, valid).to_data();
                 wide.narrow(1, 0, valid).to_data().assert_approx_eq(&want, tolerance);
@@ -268,7 +277,7 @@ mod tests {
             let model = config.init(20, 7, &Device::flex());
             for num_frames in 1..70 {
                 let (logits, lens) =
-                    model.forward(features(num_frames), &[num_frames], &Noise::none());
+                    model.forward(features(num_frames), &[num_frames], &mut Pass::inference());
                 assert_eq!(logits.dims()[1], config.output_len(num_frames));
                 assert_eq!(lens, [config.output_len(num_frames)]);
                 assert_eq!(config.output_len(num_frames), num_frames.div_ceil(factor));
@@ -279,7 +288,7 @@ mod tests {
     #[test]
     fn an_utterance_without_frames_is_finite_and_has_no_output() {
         let model = config(4).init(20, 7, &Device::flex());
-        let (logits, lens) = model.forward(padded(&features(8), 8), &[0], &Noise::none());
+        let (logits, lens) = model.forward(padded(&features(8), 8), &[0], &mut Pass::inference());
         assert_eq!(lens, [0]);
         let values: Vec<f32> = logits.to_data().try_to_vec().unwrap();
         assert!(values.iter().all(|logit| logit.is_finite()));
@@ -290,7 +299,7 @@ mod tests {
         let device = Device::flex().autodiff();
         let model = crate::optim::with_stable_ids(config(8).init(20, 7, &device));
         let x = Tensor::<3>::random([2, 40, 20], Distribution::Normal(0.0, 1.0), &device);
-        let (logits, _) = model.forward(x, &[40, 31], &Noise::seeded(1));
+        let (logits, _) = model.forward(x, &[40, 31], &mut Pass::training(1));
         let grads = logits.square().sum().backward();
         let grads = burn::optim::GradientsParams::from_grads(grads, &model);
         let mut missing = Missing { grads: &grads, ids: Vec::new() };

@@ -10,7 +10,7 @@ use super::step::StepOutcome;
 use super::{TrainError, TrainOptions};
 use crate::config::RunConfig;
 use crate::data::Cursor;
-use crate::model::{AcousticModel, Noise};
+use crate::model::{AcousticModel, Pass};
 use crate::optim::with_stable_ids;
 use crate::policy::{
     Checkpoint, CheckpointError, Link, Progress, load_weights, retain, save, weights_to_bytes,
@@ -108,19 +108,27 @@ impl Session {
         Ok(session)
     }
 
-    /// The randomness of the next step, a function of seed and step: a resumed run draws what an
+    /// Whether the model is on the CPU.
+    pub fn is_cpu(&self) -> bool {
+        self.device == Device::flex()
+    }
+
+    /// The passes of the next step, a function of seed and step: a resumed run draws what an
     /// uninterrupted one would have drawn. Seeds the device's generator too.
-    pub fn noise(&self) -> Noise {
+    pub fn passes(&self) -> impl Iterator<Item = Pass> {
         let step = self.progress.step as u64;
         let seed = self.config.train.seed ^ (step + 1).wrapping_mul(0xD134_2543_DE82_EF95);
         self.device.seed(seed);
-        Noise::seeded(seed)
+        (1..).map(move |batch: u64| {
+            Pass::training(seed.wrapping_add(batch.wrapping_mul(0xA076_1D64_78BD_642F)))
+        })
     }
 
-    /// Moves the weights.
-    pub fn update(&mut self, learning_rate: f64, grads: GradientsParams) {
+    /// Moves the weights, and the running statistics of the batch norms.
+    pub fn update(&mut self, learning_rate: f64, grads: GradientsParams, passes: &[Pass]) {
         let model = self.model.clone();
         self.model = self.optimizer.step(learning_rate, model, grads);
+        self.model.absorb(passes);
     }
 
     /// Recognises the development set with the weights as they are after the batch at `last`.

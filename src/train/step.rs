@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use burn::module::Module;
 use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{Bool, Tensor, TensorData};
 
@@ -9,10 +10,12 @@ use super::TrainError;
 use super::session::Session;
 use crate::ctc::ctc_loss;
 use crate::data::{Batch, Dataset};
+use crate::model::{AcousticModel, Pass};
 use crate::optim::{clip, global_norm};
 use crate::policy::Progress;
 use crate::progress::Screen;
 use crate::recognise::{problem, upload, values};
+use crate::tokens::Tokens;
 
 /// Utterances named when a step is not finite.
 const SHOWN: usize = 8;
@@ -38,29 +41,20 @@ pub(super) fn train_step(
     batches: Vec<Batch>,
     learning_rate: f64,
 ) -> StepOutcome {
-    let noise = session.noise();
     let num_labels: usize =
         batches.iter().flat_map(|batch| &batch.labels).map(|labels| labels.len().max(1)).sum();
     let audio_s = batches.iter().map(|batch| batch.audio_s).sum();
-    let device = session.device.clone().autodiff();
+    let utterances: Vec<usize> =
+        batches.iter().flat_map(|batch| batch.utterances.iter().copied()).collect();
+    let parts = run_micro_batches(session, batches, num_labels);
+
+    // Summed in the order of the batches, whichever was ready first.
     let mut accumulator = GradientsAccumulator::new();
-    let mut losses = Vec::with_capacity(batches.len());
-    let mut utterances = Vec::new();
-    for batch in batches {
-        let (features, batch) = upload(batch, &device);
-        let (logits, frame_lens) = session.model.forward(features, &batch.frame_lens, &noise);
-        let problem = Arc::new(problem(&logits, frame_lens, &batch.labels, &session.tokens));
-        let infeasible: Vec<bool> = (0..batch.len()).map(|row| !problem.is_feasible(row)).collect();
-        let mut nll = ctc_loss(logits, problem);
-        if infeasible.contains(&true) {
-            let rows =
-                Tensor::<1, Bool>::from_data(TensorData::from(infeasible.as_slice()), &device);
-            nll = nll.mask_fill(rows, 0.0);
-        }
-        losses.push(nll.clone().inner());
-        utterances.extend(batch.utterances);
-        let grads = (nll.sum() / num_labels as f64).backward();
-        accumulator.accumulate(&session.model, GradientsParams::from_grads(grads, &session.model));
+    let (mut losses, mut passes) = (Vec::new(), Vec::new());
+    for part in parts {
+        accumulator.accumulate(&session.model, part.grads);
+        losses.push(part.nll);
+        passes.push(part.pass);
     }
     let grads = accumulator.grads();
     let nll = Tensor::cat(losses, 0);
@@ -73,20 +67,78 @@ pub(super) fn train_step(
     let mut suspects = Vec::new();
     if is_finite {
         let grads = clip(grads, &session.model, grad_norm, session.max_grad_norm);
-        session.update(learning_rate, grads);
+        session.update(learning_rate, grads, &passes);
     } else {
         let nll = values(nll);
-        suspects = utterances
-            .iter()
-            .zip(&nll)
-            .filter(|(_, nll)| !nll.is_finite())
-            .map(|(u, _)| *u)
-            .collect();
+        let bad = utterances.iter().zip(&nll).filter(|(_, nll)| !nll.is_finite());
+        suspects = bad.map(|(utterance, _)| *utterance).collect();
         if suspects.is_empty() {
             suspects = utterances;
         }
     }
     StepOutcome { loss, grad_norm, audio_s, is_finite, suspects }
+}
+
+/// What one micro-batch contributes to a step.
+struct Part {
+    grads: GradientsParams,
+    /// `[B]`; 0 where the labels do not fit the frames.
+    nll: Tensor<1>,
+    pass: Pass,
+}
+
+/// On a CPU the micro-batches of a step run side by side, each on a copy of the model that shares
+/// its weights but not its graph; a GPU queues them by itself.
+fn run_micro_batches(session: &Session, batches: Vec<Batch>, num_labels: usize) -> Vec<Part> {
+    let device = session.device.clone().autodiff();
+    let jobs: Vec<(Batch, Pass)> = batches.into_iter().zip(session.passes()).collect();
+    if jobs.len() == 1 || !session.is_cpu() {
+        let model = &session.model;
+        let run = |(batch, pass)| run_one(model, &session.tokens, batch, pass, num_labels);
+        return jobs.into_iter().map(run).collect();
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut parts = Vec::with_capacity(jobs.len());
+    let mut jobs = jobs.into_iter().peekable();
+    while jobs.peek().is_some() {
+        std::thread::scope(|scope| {
+            let running: Vec<_> = jobs
+                .by_ref()
+                .take(cores)
+                .map(|(batch, pass)| {
+                    let model = session.model.clone().fork(&device);
+                    let tokens = &session.tokens;
+                    scope.spawn(move || run_one(&model, tokens, batch, pass, num_labels))
+                })
+                .collect();
+            for handle in running {
+                parts.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+        });
+    }
+    parts
+}
+
+/// Forward, CTC and backward of one micro-batch.
+fn run_one(
+    model: &AcousticModel,
+    tokens: &Tokens,
+    batch: Batch,
+    mut pass: Pass,
+    num_labels: usize,
+) -> Part {
+    let device = model.devices().remove(0);
+    let (features, batch) = upload(batch, &device);
+    let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &mut pass);
+    let problem = Arc::new(problem(&logits, frame_lens, &batch.labels, tokens));
+    let infeasible: Vec<bool> = (0..batch.len()).map(|row| !problem.is_feasible(row)).collect();
+    let mut nll = ctc_loss(logits, problem);
+    if infeasible.contains(&true) {
+        let rows = Tensor::<1, Bool>::from_data(TensorData::from(infeasible.as_slice()), &device);
+        nll = nll.mask_fill(rows, 0.0);
+    }
+    let grads = (nll.clone().sum() / num_labels as f64).backward();
+    Part { grads: GradientsParams::from_grads(grads, model), nll: nll.inner(), pass }
 }
 
 /// Counts steps that were not finite, and ends the run after too many in a row.

@@ -19,6 +19,12 @@ pub fn forward(x: &[f32], drop: Drop) -> Vec<f32> {
     y
 }
 
+/// The mask alone, as factors.
+pub fn factors(len: usize, drop: Drop) -> Vec<f32> {
+    let keep = Keep::new(drop);
+    (0..len).into_par_iter().with_min_len(CHUNK).map(|i| keep.factor(i as u32)).collect()
+}
+
 /// The gradient with respect to `x`, given the one with respect to the output.
 pub fn backward(dy: &[f32], x: &[f32], drop: Drop) -> Vec<f32> {
     let mut dx = vec![0.0_f32; x.len()];

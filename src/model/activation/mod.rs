@@ -1,4 +1,4 @@
-//! SiLU followed by dropout, as one operator.
+//! Dropout, and SiLU followed by dropout as one operator.
 //!
 //! Most element-wise work of a Conformer is this pair, four times as wide as the encoder. Apart,
 //! they are a dozen passes over memory and a random number per element; here they are one pass
@@ -27,6 +27,15 @@ impl Drop {
     pub const NONE: Self = Self { rate: 0.0, seed: 0 };
 }
 
+/// Sets a share of the elements to 0 and scales the others, of any shape.
+pub fn dropout<const D: usize>(input: Tensor<D>, drop: Drop) -> Tensor<D> {
+    if drop.rate == 0.0 {
+        return input;
+    }
+    let factors = Dispatch::dropout_factors(input.clone().into_dispatch(), drop);
+    input * Tensor::from_dispatch(factors)
+}
+
 /// `dropout(x * sigmoid(x))`, of any shape.
 pub fn silu_dropout<const D: usize>(input: Tensor<D>, drop: Drop) -> Tensor<D> {
     let (output, _factors) = Dispatch::silu_dropout(input.into_dispatch(), drop);
@@ -52,6 +61,15 @@ mod tests {
         let gb = (yb * weights).sum().backward();
         let (ga, gb) = (a.grad(&ga).unwrap(), b.grad(&gb).unwrap());
         ga.to_data().assert_approx_eq(&gb.to_data(), tolerance);
+    }
+
+    #[test]
+    fn both_kinds_of_dropout_share_the_mask_of_a_seed() {
+        let drop = Drop { rate: 0.4, seed: 3 };
+        let x = Tensor::<2>::random([70, 900], Distribution::Uniform(1.0, 2.0), &Device::flex());
+        let plain: Vec<f32> = dropout(silu(x.clone()), drop).to_data().try_to_vec().unwrap();
+        let fused: Vec<f32> = silu_dropout(x, drop).to_data().try_to_vec().unwrap();
+        assert!(plain.iter().zip(&fused).all(|(a, b)| (a - b).abs() < 1e-5));
     }
 
     #[test]

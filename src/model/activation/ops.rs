@@ -19,8 +19,17 @@ use crate::host::{contiguous, elements, tensor};
 /// SiLU with dropout, and its gradient.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "gpu"), Fusion: cfg(feature = "gpu"))]
 pub trait ActivationOps: Backend {
-    /// `dropout(silu(x))` and the mask's factors, 0 or `1 / (1 - rate)`, for the gradient; the
-    /// second is an unused copy of the input where nothing is dropped or a mask need not be kept.
+    /// A tensor like `input` of 0 for what is dropped and `1 / (1 - rate)` for what stays.
+    #[fusion(default)]
+    fn dropout_factors(input: FloatTensor<Self>, drop: Drop) -> FloatTensor<Self> {
+        let (shape, device, dtype) = (input.shape(), input.device(), input.dtype().into());
+        let kept = Distribution::Bernoulli(1.0 - drop.rate);
+        let kept = Self::float_random(shape, kept, &device, dtype);
+        Self::float_mul_scalar(kept, (1.0 / (1.0 - drop.rate)).into())
+    }
+
+    /// `dropout(silu(x))` and the mask's factors for the gradient; the second is an unused copy
+    /// of the input where nothing is dropped or a mask need not be kept.
     #[fusion(default)]
     fn silu_dropout(
         input: FloatTensor<Self>,
@@ -30,10 +39,7 @@ pub trait ActivationOps: Backend {
         if drop.rate == 0.0 {
             return (output, input);
         }
-        let (shape, device, dtype) = (input.shape(), input.device(), input.dtype().into());
-        let kept = Distribution::Bernoulli(1.0 - drop.rate);
-        let kept = Self::float_random(shape, kept, &device, dtype);
-        let factors = Self::float_mul_scalar(kept, (1.0 / (1.0 - drop.rate)).into());
+        let factors = Self::dropout_factors(input, drop);
         (Self::float_mul(output, factors.clone()), factors)
     }
 
@@ -55,6 +61,11 @@ pub trait ActivationOps: Backend {
 }
 
 impl ActivationOps for Flex {
+    fn dropout_factors(input: FloatTensor<Self>, drop: Drop) -> FloatTensor<Self> {
+        let shape = input.shape();
+        tensor(cpu::factors(shape.num_elements(), drop), shape)
+    }
+
     fn silu_dropout(
         input: FloatTensor<Self>,
         drop: Drop,
@@ -79,6 +90,10 @@ impl ActivationOps for Flex {
 impl ActivationOps for burn_cubecl::CubeBackend {}
 
 impl<B: ActivationOps, S: CheckpointStrategy> ActivationOps for Autodiff<B, S> {
+    fn dropout_factors(input: FloatTensor<Self>, drop: Drop) -> FloatTensor<Self> {
+        Self::from_inner(B::dropout_factors(input.into_primitive(), drop))
+    }
+
     fn silu_dropout(
         input: FloatTensor<Self>,
         drop: Drop,
