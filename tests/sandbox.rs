@@ -135,8 +135,8 @@ impl Sandbox {
 pub fn assert_nothing_half_written(directory: &Path) {
     for path in files_below(directory) {
         let file_name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let is_leftover =
-            [".partial", ".tmp", ".link"].iter().any(|end| path.to_string_lossy().contains(end));
+        let below = path.strip_prefix(directory).unwrap().to_string_lossy().into_owned();
+        let is_leftover = [".partial", ".tmp", ".link"].iter().any(|end| below.contains(end));
         assert!(!is_leftover, "{} was left behind", path.display());
         match path.extension().and_then(OsStr::to_str) {
             Some("json") => {
@@ -200,6 +200,12 @@ impl Running {
             .status()
             .unwrap();
         assert!(status.success(), "cannot send SIG{name} to `{}`", self.command);
+    }
+
+    /// Ends the program as a power cut would.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub fn wait(mut self) -> Outcome {

@@ -17,7 +17,7 @@ pub const RATE_HZ: u32 = 8_000;
 const WORDS: [(&str, f64, f64); 3] =
     [("a", 500.0, 1_200.0), ("b", 900.0, 2_100.0), ("c", 1_500.0, 2_900.0)];
 
-/// A small model on 8 kHz audio; it learns the tones in about a hundred steps.
+/// A small model on 8 kHz audio; it learns the tones in some hundred steps.
 pub const CONFIG: &str = r#"[train]
 epochs = 20
 log_every = 1
@@ -26,7 +26,7 @@ validate_every = 10
 [data]
 train = ["train.jsonl"]
 dev = ["dev.jsonl"]
-batch_s = 12.0
+batch_s = 6.0
 num_buckets = 2
 workers = 1
 

@@ -12,12 +12,13 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed while running; 2 command 
 
 const TRAIN_EXAMPLES: &str = "Examples:
   asr-train configs/digits.toml
-  asr-train configs/digits.toml --set data.train=my/train.jsonl --set data.dev=my/dev.jsonl --out runs/mine
+  asr-train configs/digits.toml --out runs/mine \\
+      --set data.train=my/train.jsonl --set data.dev=my/dev.jsonl
   asr-train check configs/digits.toml
   asr-train doctor
 
 A manifest is a file of JSON lines, one recording each:
-  {\"audio_filepath\": \"clips/a.flac\", \"duration\": 2.1, \"text\": \"three seven oh nine\"}
+  {\"audio_filepath\": \"a.flac\", \"duration\": 2.1, \"text\": \"three seven oh\"}
 ";
 
 const EVAL_EXAMPLES: &str = "Examples:
