@@ -73,15 +73,20 @@ pub struct SplitSummary {
 }
 
 impl SplitSummary {
-    /// `train   363 utterances, 0.17 h, longest 4.29 s`.
-    pub fn line(&self) -> String {
-        format!(
+    /// `train   363 utterances, 0.17 h, longest 4.29 s`, and the remarks indented below it.
+    pub fn lines(&self) -> String {
+        let mut text = format!(
             "{:<5} {:>6} utterances, {:.2} h, longest {:.2} s",
             self.split,
             self.utterances,
             self.audio_s / 3600.0,
             self.longest_s
-        )
+        );
+        for remark in &self.remarks {
+            text.push_str("\n      ");
+            text.push_str(remark);
+        }
+        text
     }
 }
 
@@ -127,12 +132,6 @@ pub fn prepare(
 
     let dev = evaluation_set("dev", &config.data.dev, config, &tokens, screen, &mut summaries)?;
     let sampler = Arc::new(Sampler::train(&train, config.train.seed)?);
-    for summary in &summaries {
-        screen.print(&summary.line());
-        for remark in &summary.remarks {
-            screen.print(&format!("      {remark}"));
-        }
-    }
     Ok(Prepared {
         train: Arc::new(train),
         dev: Arc::new(dev),

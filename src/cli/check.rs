@@ -25,10 +25,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         )?;
     }
     for summary in &summaries {
-        say(format_args!("{}", summary.line()))?;
-        for remark in &summary.remarks {
-            say(format_args!("      {remark}"))?;
-        }
+        say(format_args!("{}", summary.lines()))?;
     }
     let symbols: String = prepared.tokens.symbols().iter().collect();
     say(format_args!("tokens {} characters: {symbols:?}", prepared.tokens.symbols().len()))?;

@@ -106,7 +106,9 @@ impl From<TrainError> for Failure {
             TrainError::Data(error) => error.into(),
             TrainError::Checkpoint(error) => error.into(),
             // A full disk is no mistake of the command line.
-            TrainError::Output { ref source, .. } if source.kind() == ErrorKind::StorageFull => Self::new(RUNNING, error),
+            TrainError::Output { ref source, .. } if source.kind() == ErrorKind::StorageFull => {
+                Self::new(RUNNING, error)
+            }
             error @ (TrainError::Exists(_)
             | TrainError::OtherConfig { .. }
             | TrainError::Output { .. }) => Self::new(USAGE, error),

@@ -96,7 +96,9 @@ pub enum InvalidConfig {
     #[error("train.{0} must be at least 1, not 0")]
     Zero(&'static str),
     /// A time mask that is no share of an utterance.
-    #[error("spec_augment.time_fraction = {0} must lie between 0 and 1: it is a share of the utterance")]
+    #[error(
+        "spec_augment.time_fraction = {0} must lie between 0 and 1: it is a share of the utterance"
+    )]
     TimeFraction(f64),
     /// Nothing to train on, or nothing to validate on.
     #[error(

@@ -56,7 +56,7 @@ pub struct MetricsRecord {
     pub epoch: usize,
     /// `train`, or the name of the set validated.
     pub split: String,
-    /// Mean loss per utterance, in nats.
+    /// Mean loss per label, in nats.
     pub loss: Option<f64>,
     /// Learning rate of the step.
     pub lr: Option<f64>,

@@ -12,7 +12,7 @@ pub struct StepReport {
     pub step: usize,
     /// Epoch, from 0.
     pub epoch: usize,
-    /// Mean loss per utterance, in nats.
+    /// Mean loss per label, in nats.
     pub loss: f64,
     /// Learning rate.
     pub learning_rate: f64,
@@ -27,7 +27,7 @@ pub struct ValidationReport {
     pub set: String,
     /// Steps done.
     pub step: usize,
-    /// Mean loss per utterance, in nats.
+    /// Mean loss per label, in nats.
     pub loss: Option<f64>,
     /// Word error rate.
     pub wer: Option<f64>,

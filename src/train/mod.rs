@@ -60,6 +60,9 @@ pub fn train(
     let resumed = run_dir::open(&options.out, &options.resume, config)?;
     let saved_tokens = resumed.as_ref().map(|checkpoint| checkpoint.tokens.as_str());
     let prepared = prepare(config, saved_tokens, screen)?;
+    for summary in &prepared.summaries {
+        screen.print(&summary.lines());
+    }
     let steps_per_epoch = prepared.sampler.batches_per_epoch();
     let total_steps = total_steps(config, steps_per_epoch);
     let schedule = Schedule::new(&config.schedule, config.optim.learning_rate, total_steps)?;
