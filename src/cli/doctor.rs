@@ -11,7 +11,7 @@ pub(super) fn run() -> Result<(), Failure> {
     for (name, answer) in &answers {
         match answer {
             Answer::Found(found) => {
-                say(format_args!("{name:<9} {} ({})", found.name, found.driver))?;
+                say(format_args!("{:<9} {} ({})", name.to_string(), found.name, found.driver))?;
                 if let Some(bytes) = found.memory_bytes {
                     say(format_args!(
                         "          memory {:.1} GiB",
@@ -38,8 +38,10 @@ pub(super) fn run() -> Result<(), Failure> {
                 }
                 is_cpu_good |= name.to_string() == "cpu" && found.passes();
             }
-            Answer::Missing(reason) => say(format_args!("{name:<9} none: {reason}"))?,
-            Answer::Crashed(reason) => say(format_args!("{name:<9} unusable: {reason}"))?,
+            Answer::Missing(reason) => say(format_args!("{:<9} none: {reason}", name.to_string()))?,
+            Answer::Crashed(reason) => {
+                say(format_args!("{:<9} unusable: {reason}", name.to_string()))?
+            }
         }
     }
     for api in Api::ALL.into_iter().filter(|api| !api.is_compiled_in()) {

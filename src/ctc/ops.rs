@@ -23,7 +23,7 @@ pub trait CtcOps: Backend {
     fn ctc_nll(logits: FloatTensor<Self>, problem: Arc<Problem>) -> FloatTensor<Self>;
 
     /// The same and its gradient with respect to the logits, `[B, T, C]`.
-    #[fusion(meta = |logits: &TensorSpec, problem: &Arc<Problem>| {
+    #[fusion(meta = |logits: &burn::backend::fusion::custom::TensorSpec, problem: &Arc<Problem>| {
         let mut nll = logits.clone();
         nll.shape = Shape::from([problem.batch_size()]);
         (nll, logits.clone())
@@ -57,6 +57,7 @@ mod cube {
     use std::sync::Arc;
 
     use asr_kernels::{Problem, gpu};
+    use burn::backend::TensorMetadata;
     use burn::backend::tensor::FloatTensor;
     use burn::tensor::{DType, Shape};
     use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
