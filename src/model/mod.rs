@@ -323,7 +323,8 @@ mod tests {
 
     #[test]
     fn sizes_that_no_network_can_have_are_named() {
-        let cases: [(fn(&mut ModelConfig), &str); 6] = [
+        type Change = fn(&mut ModelConfig);
+        let cases: [(Change, &str); 6] = [
             (|c| c.num_layers = 0, "model.num_layers must be at least 1"),
             (|c| c.num_heads = 3, "model.num_heads = 3 must divide model.hidden_size = 16"),
             (|c| (c.hidden_size, c.num_heads) = (15, 3), "model.hidden_size = 15 must be even"),
