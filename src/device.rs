@@ -48,7 +48,7 @@ impl fmt::Display for Api {
 /// What `--device` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceName {
-    /// The first GPU that passes the self-test, or else the CPU.
+    /// The first GPU of an API that passes the self-test, or else the CPU.
     #[default]
     Auto,
     /// The CPU.

@@ -22,11 +22,11 @@ impl Interrupt {
     /// The system's, if a handler cannot be installed.
     pub fn listen() -> io::Result<Self> {
         let caught = Arc::new(AtomicUsize::new(0));
+        let is_second = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            let is_second = Arc::new(AtomicBool::new(false));
-            // In this order: the first signal finds the flag unset and sets it for the next.
+            // In this order: the first signal, of either kind, finds the flag unset and sets it.
             flag::register_conditional_shutdown(signal, exit_code(signal), Arc::clone(&is_second))?;
-            flag::register(signal, is_second)?;
+            flag::register(signal, Arc::clone(&is_second))?;
             flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
         }
         Ok(Self(caught))

@@ -101,7 +101,8 @@ pub fn prepare(
     saved_tokens: Option<&str>,
     screen: &Screen,
 ) -> Result<Prepared, PrepareError> {
-    // A mistake in data.test is to be found here, not after hours of training.
+    // A manifest of data.test that is missing or malformed is found here, not after hours of
+    // training; its recordings are read by `check`.
     manifest::read_all(&config.data.test).map_err(DataError::from)?;
     let train_survey = look(&config.data.train, &config.data, &config.features, screen)?;
     let tokens = match saved_tokens {

@@ -6,6 +6,8 @@ use super::{say, start_logging};
 use crate::config::RunConfig;
 use crate::prepare::{evaluation_set, prepare};
 use crate::progress::{Display, Screen};
+use crate::schedule::Schedule;
+use crate::train::total_steps;
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let screen = Screen::new(Display::detect(args.quiet));
@@ -24,6 +26,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
             &mut summaries,
         )?;
     }
+    let batches = prepared.sampler.batches_per_epoch();
+    let steps = total_steps(&config, batches);
+    Schedule::new(&config.schedule, config.optim.learning_rate, steps)?;
     for summary in &summaries {
         say(format_args!("{}", summary.lines()))?;
     }
@@ -31,7 +36,6 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     say(format_args!("tokens {} characters: {symbols:?}", prepared.tokens.symbols().len()))?;
     let shapes = prepared.sampler.shapes();
     if let Some((utterances, frames)) = shapes.first() {
-        let batches = prepared.sampler.batches_per_epoch();
         say(format_args!(
             "batches {batches} an epoch, {} shapes, the largest {utterances} x {frames} frames",
             shapes.len()

@@ -25,8 +25,16 @@ use crate::progress::Screen;
 use args::{EvalArgs, TrainArgs, TrainCommand};
 use failure::Failure;
 
+/// Burn restores an optimiser's state on its default device before the next step moves it: in a
+/// GPU build that is a GPU, used or not, and there or not. The CPU is always there.
+fn restore_state_on_the_cpu() {
+    // SAFETY: both commands call this first, before any other thread exists.
+    unsafe { std::env::set_var("BURN_DEVICE", "flex") };
+}
+
 /// `asr-train`.
 pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    restore_state_on_the_cpu();
     let args: Vec<OsString> = args.into_iter().collect();
     if let Some(code) = answer_probe(&args) {
         return code;
@@ -45,6 +53,7 @@ pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// `asr-eval`.
 pub fn run_eval(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    restore_state_on_the_cpu();
     let args: Vec<OsString> = args.into_iter().collect();
     if let Some(code) = answer_probe(&args) {
         return code;
@@ -123,7 +132,8 @@ fn start_logging(screen: &Screen, is_quiet: bool) {
     let _ = subscriber.try_init();
 }
 
-/// Opens what `--device` names, after asking in a child process whether it survives.
+/// Opens what `--device` names; `auto` asks each API's first device in a child process whether it
+/// survives, a device named is taken at its word.
 fn open_device(name: DeviceName) -> Result<(Device, String), Failure> {
     let chosen = if name == DeviceName::Auto { crate::doctor::choose() } else { name };
     let device = match chosen {

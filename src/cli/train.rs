@@ -31,12 +31,15 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         Outcome::Interrupted(code) => return Err(Failure::silent(code)),
         Outcome::Finished => screen.print(&format!("saved in {}", out.display())),
     }
+    let check_signal = || interrupt.caught().map_or(Ok(()), |code| Err(Failure::silent(code)));
+    check_signal()?;
     if config.data.test.is_empty() {
         return Ok(());
     }
     let recogniser = Recogniser::load(&out, device, device_name)?;
     let sets = measure(&recogniser, &config.data.test, &out, &screen)?;
-    print_sets(&sets)
+    print_sets(&sets)?;
+    check_signal()
 }
 
 /// `--out`, or the config's `train.out`, or `runs/` and the config's name.

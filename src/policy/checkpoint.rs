@@ -263,10 +263,15 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
 
 /// Renames `partial` to `path`; an older checkpoint of the same step makes way.
 fn publish(partial: &Path, path: &Path) -> Result<(), CheckpointError> {
-    if path.exists() {
-        fs::remove_dir_all(path).map_err(at("replace", path))?;
+    let old = sibling(path, "old");
+    let replaces = path.exists();
+    if replaces {
+        fs::rename(path, &old).map_err(at("replace", path))?;
     }
     fs::rename(partial, path).map_err(at("publish", path))?;
+    if replaces {
+        fs::remove_dir_all(&old).map_err(at("remove", &old))?;
+    }
     if let Some(parent) = path.parent() {
         let synced = File::open(parent).and_then(|directory| directory.sync_all());
         synced.map_err(at("sync", parent))?;

@@ -98,7 +98,7 @@ pub fn retain(run: &Path) -> Result<usize, CheckpointError> {
         let name = PathBuf::from(entry.file_name());
         let text = name.to_string_lossy();
         let is_old = text.starts_with("step-") && !kept.contains(&name);
-        if is_old || text.ends_with(".partial") {
+        if is_old || text.ends_with(".partial") || text.ends_with(".old") {
             fs::remove_dir_all(entry.path()).map_err(failed("remove", &entry.path()))?;
             removed += usize::from(is_old);
         }

@@ -45,7 +45,7 @@ pub enum TrainError {
         source: io::Error,
     },
     /// A new run would overwrite an old one.
-    #[error("{} already holds a run, which --resume never would lose; resume it (--resume auto), or choose another directory with --out DIR", .0.display())]
+    #[error("{} already holds a run, which this would overwrite; resume it (--resume auto), or choose another directory with --out DIR", .0.display())]
     Exists(PathBuf),
     /// The run to resume was another one.
     #[error("cannot resume {} with another config: {keys}; start a new run with --out DIR, or restore the values", path.display())]

@@ -58,6 +58,8 @@ pub fn train(
 ) -> Result<Outcome, TrainError> {
     config.validate()?;
     let resumed = run_dir::open(&options.out, &options.resume, config)?;
+    // A run that goes on in another directory needs a checkpoint and a best of its own there.
+    let resumed_elsewhere = resumed.is_some() && run_dir::is_new(&options.out);
     let saved_tokens = resumed.as_ref().map(|checkpoint| checkpoint.tokens.as_str());
     let prepared = prepare(config, saved_tokens, screen)?;
     for summary in &prepared.summaries {
@@ -71,8 +73,14 @@ pub fn train(
     let mut metrics =
         MetricsLog::open_resumed(&options.out.join("metrics.jsonl"), session.progress.step)?;
     screen.print(&session.introduction(total_steps, steps_per_epoch));
+    if resumed_elsewhere {
+        session.progress.best = None;
+        session.save(&options.out, &[Link::Last])?;
+    }
     if session.progress.step >= total_steps {
-        screen.print("the run is already complete; raise train.epochs to train on");
+        screen.print(
+            "the run is already complete; raise train.epochs or train.max_steps to train on",
+        );
         return Ok(Outcome::Finished);
     }
 
@@ -90,13 +98,14 @@ pub fn train(
     while session.progress.step < total_steps {
         if let Some(code) = interrupt.caught() {
             drop(bar);
-            session.save(&options.out, &[Link::Last])?;
+            session.save_unless_saved(&options.out)?;
             screen.print(&format!(
                 "interrupted at step {}: saved; the same command resumes",
                 session.progress.step
             ));
             return Ok(Outcome::Interrupted(code));
         }
+        let first = session.progress.next;
         let (last, micro_batches) = next_batches(&mut batches, config.optim.accumulate)?;
         let learning_rate = schedule.learning_rate(session.progress.step);
         let report = train_step(&mut session, micro_batches, learning_rate);
@@ -116,7 +125,7 @@ pub fn train(
             metrics.write(&session.train_record(&interval, learning_rate, last))?;
             interval = Interval::new();
         }
-        if is_last || validates(config, last, session.progress.next) {
+        if is_last || validates(config, first, session.progress.next) {
             let validation = session.validate(&prepared, last)?;
             bar.validation(&validation.report);
             metrics.write(&validation.record)?;
@@ -132,15 +141,16 @@ pub fn train(
 }
 
 /// Optimiser steps of the whole run: whole accumulations, and no more than `train.max_steps`.
-fn total_steps(config: &RunConfig, batches_per_epoch: usize) -> usize {
+pub(crate) fn total_steps(config: &RunConfig, batches_per_epoch: usize) -> usize {
     let steps = (config.train.epochs * batches_per_epoch / config.optim.accumulate).max(1);
     if config.train.max_steps == 0 { steps } else { steps.min(config.train.max_steps) }
 }
 
-/// Whether the step that ended with the batch at `last` completed an epoch that asks for it.
-fn validates(config: &RunConfig, last: Cursor, next: Cursor) -> bool {
+/// Whether the step from the batch at `first` up to the one at `next` completed an epoch that asks
+/// for it.
+fn validates(config: &RunConfig, first: Cursor, next: Cursor) -> bool {
     let every = config.train.validate_every as u64;
-    next.epoch / every > last.epoch / every
+    next.epoch / every > first.epoch / every
 }
 
 /// The next `count` batches, which together make one step, and the place of the last.

@@ -57,13 +57,16 @@ pub(super) fn open(
 ) -> Result<Option<Checkpoint>, TrainError> {
     let found = match resume {
         Resume::From(path) => Some(resolve(path, Link::Last)?),
-        Resume::Auto | Resume::Never => match resolve(out, Link::Last) {
-            Ok(path) => Some(path),
-            Err(CheckpointError::Missing(_)) => None,
-            Err(error) => return Err(error.into()),
-        },
+        Resume::Auto | Resume::Never => existing(out)?,
     };
-    if found.is_some() && *resume == Resume::Never {
+    let would_overwrite = match resume {
+        Resume::Auto => false,
+        Resume::Never => found.is_some(),
+        // Both are canonical: checkpoints of one run are neighbours.
+        Resume::From(_) => existing(out)?
+            .is_some_and(|own| found.as_ref().is_some_and(|found| found.parent() != own.parent())),
+    };
+    if would_overwrite {
         return Err(TrainError::Exists(out.to_owned()));
     }
     fs::create_dir_all(out)
@@ -76,6 +79,21 @@ pub(super) fn open(
         Ok(Some(checkpoint))
     } else {
         Err(TrainError::OtherConfig { path, keys: keys.join(", ") })
+    }
+}
+
+/// Whether `out` holds no checkpoint yet.
+pub(super) fn is_new(out: &Path) -> bool {
+    resolve(out, Link::Last).is_err()
+}
+
+/// The newest checkpoint of the run in `out`, if there is a run. A link that leads nowhere is not
+/// "no run": starting anew would lose what is left of it.
+fn existing(out: &Path) -> Result<Option<PathBuf>, CheckpointError> {
+    match resolve(out, Link::Last) {
+        Ok(path) => Ok(Some(path)),
+        Err(CheckpointError::Missing(_)) if !Link::Last.path(out).is_symlink() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -13,7 +13,8 @@ use crate::data::Cursor;
 use crate::model::{AcousticModel, Pass};
 use crate::optim::with_stable_ids;
 use crate::policy::{
-    Checkpoint, CheckpointError, Link, Progress, load_weights, retain, save, weights_to_bytes,
+    Checkpoint, CheckpointError, Link, Manifest, Progress, load_weights, resolve, retain, save,
+    weights_to_bytes,
 };
 use crate::prepare::Prepared;
 use crate::progress::{MetricsRecord, StepReport, ValidationReport};
@@ -149,7 +150,8 @@ impl Session {
             }
         }
         let wer = score.wer();
-        let is_best = wer.is_some_and(|wer| self.progress.best.is_none_or(|(best, _)| wer < best));
+        let is_best =
+            wer.is_some_and(|wer| self.progress.best.is_none_or(|(best, _)| wer < best - 1e-9));
         if let (true, Some(wer)) = (is_best, wer) {
             self.progress.best = Some((wer, self.progress.step));
         }
@@ -177,6 +179,15 @@ impl Session {
             ..Default::default()
         };
         Ok(Validation { report, record, is_best })
+    }
+
+    /// Writes a checkpoint for `last`, unless the newest is already of this step.
+    pub fn save_unless_saved(&self, out: &Path) -> Result<(), TrainError> {
+        let newest = resolve(out, Link::Last).and_then(|path| Manifest::read(&path));
+        if newest.is_ok_and(|manifest| manifest.progress.step == self.progress.step) {
+            return Ok(());
+        }
+        self.save(out, &[Link::Last])
     }
 
     /// Writes a checkpoint, moves `links` to it and removes what neither link needs.
