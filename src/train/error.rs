@@ -44,6 +44,9 @@ pub enum TrainError {
         /// The file system's answer.
         source: io::Error,
     },
+    /// The system starts no more threads.
+    #[error("cannot start the threads that compute a step: {0}; allow more threads (ulimit -u)")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
     /// A new run would overwrite an old one.
     #[error("{} already holds a run, which this would overwrite; resume it (--resume auto), or choose another directory with --out DIR", .0.display())]
     Exists(PathBuf),

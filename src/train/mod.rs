@@ -1,5 +1,6 @@
 //! Training: prepare the data, then steps, validations and checkpoints until the run is done.
 
+mod cores;
 mod error;
 mod run_dir;
 mod session;

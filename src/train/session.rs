@@ -6,6 +6,7 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Bytes, Device};
 
+use super::cores::Cores;
 use super::step::StepOutcome;
 use super::{TrainError, TrainOptions};
 use crate::config::RunConfig;
@@ -28,6 +29,8 @@ pub(super) struct Session {
     pub tokens: Tokens,
     pub progress: Progress,
     pub max_grad_norm: f64,
+    /// The cores that the micro-batches of a step share; none on a GPU.
+    pub cores: Option<Cores>,
     optimizer: ModuleOptimizer,
     config: RunConfig,
     infeasible: usize,
@@ -87,8 +90,11 @@ impl Session {
         let num_classes = prepared.tokens.num_classes();
         let model =
             config.model.init(config.features.num_mels, num_classes, &device.clone().autodiff());
+        let is_cpu = device == Device::flex();
+        let cores = is_cpu.then(|| Cores::shared_by(config.optim.accumulate)).transpose()?;
         let mut session = Self {
             model: with_stable_ids(model),
+            cores,
             device,
             tokens: prepared.tokens.clone(),
             progress: Progress::default(),
@@ -107,11 +113,6 @@ impl Session {
             session.progress = checkpoint.progress;
         }
         Ok(session)
-    }
-
-    /// Whether the model is on the CPU.
-    pub fn is_cpu(&self) -> bool {
-        self.device == Device::flex()
     }
 
     /// The passes of the next step, a function of seed and step: a resumed run draws what an

@@ -87,36 +87,24 @@ struct Part {
     pass: Pass,
 }
 
-/// On a CPU the micro-batches of a step run side by side, each on a copy of the model that shares
-/// its weights but not its graph; a GPU queues them by itself.
+/// On a CPU the micro-batches of a step run side by side, each on its share of the cores and on a
+/// copy of the model that shares its weights but not its graph; a GPU queues them by itself.
 fn run_micro_batches(session: &Session, batches: Vec<Batch>, num_labels: usize) -> Vec<Part> {
-    let device = session.device.clone().autodiff();
     let jobs: Vec<(Batch, Pass)> = batches.into_iter().zip(session.passes()).collect();
-    if jobs.len() == 1 || !session.is_cpu() {
-        let model = &session.model;
-        let run = |(batch, pass)| run_one(model, &session.tokens, batch, pass, num_labels);
-        return jobs.into_iter().map(run).collect();
+    let tokens = &session.tokens;
+    match &session.cores {
+        Some(cores) if jobs.len() > 1 => {
+            let device = session.device.clone().autodiff();
+            let jobs = jobs
+                .into_iter()
+                .map(|(batch, pass)| (session.model.clone().fork(&device), batch, pass));
+            cores.run(jobs, |(model, batch, pass)| run_one(&model, tokens, batch, pass, num_labels))
+        }
+        _ => {
+            let run = |(batch, pass)| run_one(&session.model, tokens, batch, pass, num_labels);
+            jobs.into_iter().map(run).collect()
+        }
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut parts = Vec::with_capacity(jobs.len());
-    let mut jobs = jobs.into_iter().peekable();
-    while jobs.peek().is_some() {
-        std::thread::scope(|scope| {
-            let running: Vec<_> = jobs
-                .by_ref()
-                .take(cores)
-                .map(|(batch, pass)| {
-                    let model = session.model.clone().fork(&device);
-                    let tokens = &session.tokens;
-                    scope.spawn(move || run_one(&model, tokens, batch, pass, num_labels))
-                })
-                .collect();
-            for handle in running {
-                parts.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            }
-        });
-    }
-    parts
 }
 
 /// Forward, CTC and backward of one micro-batch.
