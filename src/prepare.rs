@@ -10,7 +10,9 @@ use asr_kernels::required_frames;
 use thiserror::Error;
 
 use crate::config::RunConfig;
-use crate::data::{DataConfig, DataError, Dataset, Dropped, Sampler, Survey, manifest, survey};
+use crate::data::{
+    DataConfig, DataError, Dataset, Dropped, Padding, Sampler, Survey, manifest, survey,
+};
 use crate::features::LogMelConfig;
 use crate::progress::Screen;
 use crate::tokens::{Tokens, TokensError};
@@ -99,6 +101,7 @@ impl SplitSummary {
 pub fn prepare(
     config: &RunConfig,
     saved_tokens: Option<&str>,
+    padding: Padding,
     screen: &Screen,
 ) -> Result<Prepared, PrepareError> {
     // A manifest of data.test that is missing or malformed is found here, not after hours of
@@ -132,7 +135,7 @@ pub fn prepare(
     summaries.push(summarise("train", &train, &dropped, mismatches, &named));
 
     let dev = evaluation_set("dev", &config.data.dev, config, &tokens, screen, &mut summaries)?;
-    let sampler = Arc::new(Sampler::train(&train, config.train.seed)?);
+    let sampler = Arc::new(Sampler::train(&train, config.train.seed, padding)?);
     Ok(Prepared {
         train: Arc::new(train),
         dev: Arc::new(dev),

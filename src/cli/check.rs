@@ -4,6 +4,7 @@ use super::args::CheckArgs;
 use super::failure::Failure;
 use super::{say, start_logging};
 use crate::config::RunConfig;
+use crate::data::Padding;
 use crate::prepare::{evaluation_set, prepare};
 use crate::progress::{Display, Screen};
 use crate::schedule::Schedule;
@@ -14,7 +15,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     start_logging(&screen, args.quiet);
     let config = RunConfig::load(&args.config, &args.overrides)?;
     config.validate()?;
-    let prepared = prepare(&config, None, &screen)?;
+    let prepared = prepare(&config, None, Padding::Bucket, &screen)?;
     let mut summaries = prepared.summaries;
     if !config.data.test.is_empty() {
         evaluation_set(

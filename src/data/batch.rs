@@ -4,7 +4,6 @@
 //!
 //! B utterances, T frames (padded), F mel bands.
 
-use rand::Rng;
 use rayon::prelude::*;
 
 use super::random::{Purpose, stream};
@@ -48,7 +47,6 @@ impl Batch {
 #[derive(Clone, Debug)]
 pub(super) struct Augmentation {
     pub(super) seed: u64,
-    pub(super) speeds: Vec<f64>,
     pub(super) spec_augment: SpecAugmentConfig,
 }
 
@@ -64,24 +62,15 @@ pub(super) fn make(
     let mut features = vec![0.0; planned.utterances.len() * num_frames * num_mels];
     let made: Vec<(usize, usize)> = features
         .par_chunks_exact_mut(num_frames * num_mels)
-        .zip(&planned.utterances)
+        .zip(planned.utterances.par_iter().zip(&planned.speeds))
         .map_init(
             || dataset.log_mel().scratch(),
-            |scratch, (rows, &utterance)| {
-                let mut draws = augmentation.map(|(how, epoch)| {
-                    (how, stream(how.seed, epoch, Purpose::Augment, utterance as u64))
-                });
-                let speed = match &mut draws {
-                    Some((how, rng)) if how.speeds.len() > 1 => {
-                        how.speeds[rng.random_range(0..how.speeds.len() as u32) as usize]
-                    }
-                    Some((how, _)) => how.speeds[0],
-                    None => 1.0,
-                };
+            |scratch, (rows, (&utterance, &speed))| {
                 let samples = dataset.samples(utterance, speed)?;
                 let mut made = dataset.log_mel().compute(scratch, &samples);
-                if let Some((how, rng)) = &mut draws {
-                    how.spec_augment.apply(&mut made, rng);
+                if let Some((how, epoch)) = augmentation {
+                    let mut rng = stream(how.seed, epoch, Purpose::Augment, utterance as u64);
+                    how.spec_augment.apply(&mut made, &mut rng);
                 }
                 rows[..made.data.len()].copy_from_slice(&made.data);
                 Ok((made.num_frames, samples.len()))
@@ -112,23 +101,28 @@ mod tests {
     use crate::audio::tests::Scratch;
     use crate::data::DataConfig;
 
+    /// Each utterance has a speed of its own, whoever its mates are.
+    fn plan(utterances: &[usize], num_frames: usize) -> PlannedBatch {
+        PlannedBatch {
+            utterances: utterances.to_vec(),
+            speeds: utterances.iter().map(|utterance| [0.9, 1.0, 1.1, 1.0][*utterance]).collect(),
+            num_frames,
+        }
+    }
+
     #[test]
     fn batch_mates_and_padding_change_nothing() {
         let scratch = Scratch::new("batch-inert");
         let data =
             dataset(&scratch, &[(8_000, "ab"), (4_321, "c"), (5_999, "")], &DataConfig::default());
-        let how = Augmentation {
-            seed: 3,
-            speeds: vec![0.9, 1.0, 1.1],
-            spec_augment: SpecAugmentConfig::default(),
-        };
+        let how = Augmentation { seed: 3, spec_augment: SpecAugmentConfig::default() };
         for augmentation in [None, Some((&how, 5))] {
-            let planned = PlannedBatch { utterances: vec![0, 1, 2], num_frames: 64 };
+            let planned = plan(&[0, 1, 2], 64);
             let batch = make(&data, &planned, augmentation).unwrap();
             assert_eq!((batch.len(), batch.features.len()), (3, 3 * 64 * 80));
             assert_eq!(batch.labels[0].len(), 2);
             for b in 0..3 {
-                let alone = PlannedBatch { utterances: vec![b], num_frames: 56 };
+                let alone = plan(&[b], 56);
                 let alone = make(&data, &alone, augmentation).unwrap();
                 let len = batch.frame_lens[b];
                 assert_eq!(alone.frame_lens, [len]);
@@ -147,12 +141,8 @@ mod tests {
             &[(8_000, "ab"), (7_000, "c"), (6_000, "d"), (5_000, "e")],
             &DataConfig::default(),
         );
-        let how = Augmentation {
-            seed: 3,
-            speeds: vec![0.9, 1.0, 1.1],
-            spec_augment: SpecAugmentConfig::default(),
-        };
-        let planned = PlannedBatch { utterances: vec![3, 1, 0, 2], num_frames: 64 };
+        let how = Augmentation { seed: 3, spec_augment: SpecAugmentConfig::default() };
+        let planned = plan(&[3, 1, 0, 2], 64);
         let on = |threads: usize, epoch: u64| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| make(&data, &planned, Some((&how, epoch)))).unwrap()

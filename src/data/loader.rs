@@ -37,8 +37,7 @@ impl Loader<(Cursor, Batch)> {
         spec_augment: SpecAugmentConfig,
         start: Cursor,
     ) -> Result<TrainLoader, DataError> {
-        let augmentation =
-            Augmentation { seed: sampler.seed(), speeds: sampler.speeds().to_vec(), spec_augment };
+        let augmentation = Augmentation { seed: sampler.seed(), spec_augment };
         let config = dataset.config().clone();
         Loader::spawn(&config, move |pool, send| {
             // A cursor of a run with other data may point past the epoch: the next one follows.
@@ -136,6 +135,7 @@ mod tests {
     use super::super::dataset::tests::dataset;
     use super::*;
     use crate::audio::tests::Scratch;
+    use crate::data::Padding;
 
     fn parts() -> Vec<(usize, &'static str)> {
         (0..23).map(|i| (3_000 + i * 611, "abc")).collect()
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn train(data: &Arc<Dataset>, start: Cursor) -> TrainLoader {
-        let sampler = Arc::new(Sampler::train(data, 11).unwrap());
+        let sampler = Arc::new(Sampler::train(data, 11, Padding::Bucket).unwrap());
         TrainLoader::new(Arc::clone(data), sampler, SpecAugmentConfig::default(), start).unwrap()
     }
 
@@ -161,7 +161,7 @@ mod tests {
     fn a_resumed_sequence_is_the_tail_of_the_uninterrupted_one() {
         let scratch = Scratch::new("loader-resume");
         let data = Arc::new(dataset(&scratch, &parts(), &config(2)));
-        let sampler = Sampler::train(&data, 11).unwrap();
+        let sampler = Sampler::train(&data, 11, Padding::Bucket).unwrap();
         let n = sampler.batches_per_epoch();
         let whole: Vec<(Cursor, Batch)> =
             train(&data, Cursor::default()).take(2 * n + 2).map(Result::unwrap).collect();

@@ -4,7 +4,8 @@
 //!
 //! Whatever is left out is counted with its reason; what is broken stops the run before it starts.
 
-pub mod batch;
+pub mod balance;
+mod batch;
 mod config;
 pub mod dataset;
 mod error;
@@ -20,5 +21,5 @@ pub use dataset::{Dataset, Item};
 pub use error::{DataError, Problem};
 pub use loader::{EvalLoader, TrainLoader};
 pub use manifest::{ManifestError, Utterance};
-pub use sampler::{Cursor, EpochPlan, PlannedBatch, Sampler};
+pub use sampler::{Cursor, EpochPlan, Padding, PlannedBatch, Sampler};
 pub use survey::{DropReason, Dropped, Survey, Surveyed, survey};

@@ -11,8 +11,10 @@ pub(super) enum Purpose {
     Shuffle = 1,
     /// In which order batches come.
     Order = 2,
-    /// Speed and masks of one utterance.
+    /// Masks of one utterance.
     Augment = 3,
+    /// Speed of one utterance.
+    Speed = 4,
 }
 
 /// The stream of one purpose in one epoch; `index` is a bucket or an utterance.

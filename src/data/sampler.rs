@@ -1,21 +1,38 @@
 //! Which utterances share a batch, and in which order batches come.
 //!
-//! Utterances of similar length share a bucket, and a bucket has one padded length, so a device sees
-//! few distinct shapes. A batch is bounded by its padded length times its count; a bound on the sum of
-//! lengths lets one long utterance blow up a batch of short ones. An epoch is a pure function of
-//! (seed, epoch): a run is resumed by computing where it was, not by replaying it.
+//! Utterances of similar length share a bucket. A batch is bounded by its padded length times its
+//! count; a bound on the sum of lengths lets one long utterance blow up a batch of short ones. An epoch
+//! is a pure function of (seed, epoch): a run is resumed by computing where it was, not by replaying it.
 
+use rand::Rng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use super::random::{Purpose, stream};
-use super::{DataConfig, DataError, Dataset};
+use super::{DataConfig, DataError, Dataset, balance};
+use crate::audio::perturbed_len;
+use crate::features::LogMelConfig;
 
 /// Padded lengths are multiples of this many frames.
 const FRAME_MULTIPLE: usize = 8;
 
 /// Distinct lengths that the search for buckets looks at.
 const MAX_STEPS: usize = 1_000;
+
+/// Shuffled batches that are sorted by length among themselves: enough to pad little, few enough that
+/// an utterance has other mates in every epoch.
+const SORTED_BATCHES: usize = 4;
+
+/// What the utterances of a training batch are padded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding {
+    /// The one length of their bucket, at the slowest speed: few shapes, for devices that choose or
+    /// compile kernels for each.
+    Bucket,
+    /// The longest among them, as played; batches of a bucket differ in count so that their padded
+    /// lengths are alike.
+    Longest,
+}
 
 /// A place in the sequence of training batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,16 +44,18 @@ pub struct Cursor {
 }
 
 /// Utterances of one batch and the length they are padded to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlannedBatch {
     /// Indices into the dataset.
     pub utterances: Vec<usize>,
+    /// The speed at which each is played.
+    pub speeds: Vec<f64>,
     /// Frames of the padded batch.
     pub num_frames: usize,
 }
 
 /// All batches of one pass, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EpochPlan {
     batches: Vec<PlannedBatch>,
 }
@@ -60,6 +79,11 @@ pub struct Sampler {
     buckets: Vec<Bucket>,
     seed: u64,
     speeds: Vec<f64>,
+    padding: Padding,
+    max_batch_utterances: usize,
+    /// Samples of each utterance, and what counts their frames.
+    num_samples: Vec<usize>,
+    features: LogMelConfig,
 }
 
 impl Sampler {
@@ -68,8 +92,8 @@ impl Sampler {
     /// # Errors
     /// [`DataError::LongerThanBatch`] when an utterance exceeds `data.batch_s` on its own,
     /// [`DataError::NothingLeft`] when there is none.
-    pub fn train(dataset: &Dataset, seed: u64) -> Result<Sampler, DataError> {
-        Sampler::new(dataset, seed, dataset.config().speeds.clone())
+    pub fn train(dataset: &Dataset, seed: u64, padding: Padding) -> Result<Sampler, DataError> {
+        Sampler::new(dataset, seed, dataset.config().speeds.clone(), padding)
     }
 
     /// Buckets for evaluation: every utterance as it was recorded.
@@ -77,10 +101,15 @@ impl Sampler {
     /// # Errors
     /// As [`Sampler::train`].
     pub fn eval(dataset: &Dataset) -> Result<Sampler, DataError> {
-        Sampler::new(dataset, 0, vec![1.0])
+        Sampler::new(dataset, 0, vec![1.0], Padding::Bucket)
     }
 
-    fn new(dataset: &Dataset, seed: u64, speeds: Vec<f64>) -> Result<Sampler, DataError> {
+    fn new(
+        dataset: &Dataset,
+        seed: u64,
+        speeds: Vec<f64>,
+        padding: Padding,
+    ) -> Result<Sampler, DataError> {
         if dataset.items().is_empty() {
             return Err(DataError::NothingLeft {
                 total: 0,
@@ -97,7 +126,10 @@ impl Sampler {
                 padded_s: padded_len(lens[longest]) as f64 * hop_s,
                 batch_s: config.batch_s,
             })?;
-        Ok(Sampler { buckets, seed, speeds })
+        let num_samples = dataset.items().iter().map(|item| item.num_samples).collect();
+        let features = dataset.log_mel().config().clone();
+        let max_batch_utterances = config.max_batch_utterances;
+        Ok(Sampler { buckets, seed, speeds, padding, max_batch_utterances, num_samples, features })
     }
 
     /// The seed of this order.
@@ -105,18 +137,14 @@ impl Sampler {
         self.seed
     }
 
-    /// The speeds that were planned for.
-    pub fn speeds(&self) -> &[f64] {
-        &self.speeds
-    }
-
     /// Batches of an epoch: the same number in each.
     pub fn batches_per_epoch(&self) -> usize {
         self.buckets.iter().map(|bucket| bucket.members.len().div_ceil(bucket.batch_len)).sum()
     }
 
-    /// The distinct shapes of batches, `(utterances, frames)`, the largest first. A device that
-    /// survives the first survives them all.
+    /// The distinct shapes of batches, `(utterances, frames)`, the largest first; with
+    /// [`Padding::Longest`] no batch has more elements than the first. A device that survives it
+    /// survives them all.
     pub fn shapes(&self) -> Vec<(usize, usize)> {
         let mut shapes: Vec<(usize, usize)> = self
             .buckets
@@ -149,25 +177,74 @@ impl Sampler {
         for (index, bucket) in self.buckets.iter().enumerate() {
             let mut members = bucket.members.clone();
             members.shuffle(&mut stream(self.seed, epoch, Purpose::Shuffle, index as u64));
-            batches.extend(plan(bucket, &members));
+            let mut played: Vec<Played> = members
+                .into_iter()
+                .map(|utterance| self.play(utterance, self.speed(epoch, utterance)))
+                .collect();
+            for group in played.chunks_mut(bucket.batch_len * SORTED_BATCHES) {
+                group.sort_by_key(|played| played.num_frames);
+                batches.extend(self.plan(bucket, group));
+            }
         }
         batches.shuffle(&mut stream(self.seed, epoch, Purpose::Order, 0));
         EpochPlan { batches }
     }
 
-    /// The batches by length, the shortest first.
+    /// The batches by length, the shortest first, as recorded.
     pub fn in_order(&self) -> EpochPlan {
-        EpochPlan {
-            batches: self.buckets.iter().flat_map(|bucket| plan(bucket, &bucket.members)).collect(),
-        }
+        let plan = |bucket: &Bucket| {
+            let played: Vec<Played> =
+                bucket.members.iter().map(|utterance| self.play(*utterance, 1.0)).collect();
+            self.plan(bucket, &played)
+        };
+        EpochPlan { batches: self.buckets.iter().flat_map(plan).collect() }
+    }
+
+    /// The speed that an utterance draws in an epoch.
+    fn speed(&self, epoch: u64, utterance: usize) -> f64 {
+        let mut draws = stream(self.seed, epoch, Purpose::Speed, utterance as u64);
+        self.speeds[draws.random_range(0..self.speeds.len() as u32) as usize]
+    }
+
+    fn play(&self, utterance: usize, speed: f64) -> Played {
+        let num_samples = perturbed_len(self.num_samples[utterance], speed);
+        Played { utterance, speed, num_frames: self.features.num_frames(num_samples) }
+    }
+
+    /// Batches of `members`, which are sorted by length where it matters.
+    fn plan(&self, bucket: &Bucket, members: &[Played]) -> Vec<PlannedBatch> {
+        let counts = match self.padding {
+            Padding::Bucket => members.chunks(bucket.batch_len).map(<[_]>::len).collect(),
+            Padding::Longest => {
+                let lens: Vec<usize> =
+                    members.iter().map(|played| padded_len(played.num_frames)).collect();
+                let num_batches = members.len().div_ceil(bucket.batch_len);
+                balance::partition(&lens, num_batches, self.max_batch_utterances)
+            }
+        };
+        let mut members = members.iter();
+        let batch = |count| {
+            let members: Vec<&Played> = members.by_ref().take(count).collect();
+            let longest = members.iter().map(|played| played.num_frames).max();
+            PlannedBatch {
+                utterances: members.iter().map(|played| played.utterance).collect(),
+                speeds: members.iter().map(|played| played.speed).collect(),
+                num_frames: match self.padding {
+                    Padding::Bucket => bucket.num_frames,
+                    Padding::Longest => padded_len(longest.unwrap_or(0)),
+                },
+            }
+        };
+        counts.into_iter().map(batch).collect()
     }
 }
 
-fn plan(bucket: &Bucket, members: &[usize]) -> Vec<PlannedBatch> {
-    members
-        .chunks(bucket.batch_len)
-        .map(|chunk| PlannedBatch { utterances: chunk.to_vec(), num_frames: bucket.num_frames })
-        .collect()
+/// An utterance as it is heard in one epoch.
+#[derive(Clone, Copy)]
+struct Played {
+    utterance: usize,
+    speed: f64,
+    num_frames: usize,
 }
 
 /// At least one frame, so that even an utterance without any has a place.
@@ -254,8 +331,20 @@ mod tests {
     use super::*;
     use rand::Rng;
 
-    fn sampler(lens: &[usize], config: &DataConfig, seed: u64) -> Sampler {
-        Sampler { buckets: buckets(lens, config, 0.01).unwrap(), seed, speeds: vec![1.0] }
+    const SPEEDS: [f64; 3] = [0.8, 1.0, 1.25];
+
+    /// Of utterances of so many frames when played slowest.
+    fn sampler(lens: &[usize], config: &DataConfig, seed: u64, padding: Padding) -> Sampler {
+        let features = LogMelConfig::default();
+        Sampler {
+            buckets: buckets(lens, config, 0.01).unwrap(),
+            seed,
+            speeds: SPEEDS.to_vec(),
+            padding,
+            max_batch_utterances: config.max_batch_utterances,
+            num_samples: lens.iter().map(|len| len * features.hop_len() * 4 / 5).collect(),
+            features,
+        }
     }
 
     fn lens(seed: u64, count: usize) -> Vec<usize> {
@@ -273,20 +362,30 @@ mod tests {
                 num_buckets: 1 + seed as usize % 9,
                 ..DataConfig::default()
             };
-            let sampler = sampler(&lens, &config, seed);
+            let padding = [Padding::Bucket, Padding::Longest][seed as usize % 2];
+            let sampler = sampler(&lens, &config, seed, padding);
             assert!(sampler.buckets.len() <= config.num_buckets);
+            let (most, frames) = sampler.shapes()[0];
             for plan in [sampler.epoch(3), sampler.in_order()] {
                 assert_eq!(plan.batches().len(), sampler.batches_per_epoch());
                 let mut seen: Vec<usize> = Vec::new();
                 for batch in plan.batches() {
-                    let longest = batch.utterances.iter().map(|u| lens[*u]).max().unwrap();
+                    let played = batch.utterances.iter().zip(&batch.speeds);
+                    let longest =
+                        played.map(|(u, speed)| sampler.play(*u, *speed).num_frames).max().unwrap();
                     assert!(longest <= batch.num_frames && batch.num_frames % FRAME_MULTIPLE == 0);
+                    if padding == Padding::Longest {
+                        assert_eq!(batch.num_frames, padded_len(longest));
+                    } else {
+                        let shape = (batch.utterances.len(), batch.num_frames);
+                        assert!(sampler.shapes().contains(&shape));
+                    }
+                    assert!(batch.utterances.len() * batch.num_frames <= most * frames);
                     assert!(
                         (batch.utterances.len() * batch.num_frames) as f64 * 0.01
                             <= config.batch_s + 1e-6
                     );
                     assert!(batch.utterances.len() <= 16);
-                    assert!(sampler.shapes().contains(&(batch.utterances.len(), batch.num_frames)));
                     seen.extend(&batch.utterances);
                 }
                 seen.sort();
@@ -294,6 +393,21 @@ mod tests {
             }
             assert!(sampler.shapes().len() <= 2 * config.num_buckets);
         }
+    }
+
+    #[test]
+    fn padding_to_the_longest_makes_as_many_batches_of_far_less() {
+        let lens = lens(5, 600);
+        let config = DataConfig { batch_s: 60.0, num_buckets: 5, ..DataConfig::default() };
+        let padded = |padding| {
+            let plan = sampler(&lens, &config, 1, padding).epoch(0);
+            let costs = plan.batches().iter().map(|b| b.utterances.len() * b.num_frames);
+            (plan.batches().len(), costs.sum::<usize>())
+        };
+        let ((bucket, of_bucket), (longest, of_longest)) =
+            (padded(Padding::Bucket), padded(Padding::Longest));
+        assert_eq!(bucket, longest);
+        assert!(of_longest * 4 < of_bucket * 3, "{of_longest} of {of_bucket}");
     }
 
     #[test]
@@ -336,7 +450,7 @@ mod tests {
     fn thousands_of_distinct_lengths_are_merged_and_none_is_lost() {
         let lens: Vec<usize> = (1..5_000).map(|i| i * 8).collect();
         let config = DataConfig { batch_s: 1e4, ..DataConfig::default() };
-        let sampler = sampler(&lens, &config, 0);
+        let sampler = sampler(&lens, &config, 0, Padding::Bucket);
         let count: usize = sampler.buckets.iter().map(|bucket| bucket.members.len()).sum();
         assert_eq!((count, sampler.buckets.len()), (lens.len(), config.num_buckets));
     }
@@ -352,10 +466,11 @@ mod tests {
     fn an_epoch_is_a_function_of_seed_and_number() {
         let lens = lens(1, 300);
         let config = DataConfig { batch_s: 40.0, ..DataConfig::default() };
-        let (a, b) = (sampler(&lens, &config, 7), sampler(&lens, &config, 7));
+        let of = |seed| sampler(&lens, &config, seed, Padding::Longest);
+        let (a, b) = (of(7), of(7));
         assert_eq!(a.epoch(4), b.epoch(4));
         assert_ne!(a.epoch(4), a.epoch(5));
-        assert_ne!(a.epoch(4), sampler(&lens, &config, 8).epoch(4));
+        assert_ne!(a.epoch(4), of(8).epoch(4));
         let mates = |plan: &EpochPlan| {
             plan.batches()
                 .iter()
@@ -371,8 +486,8 @@ mod tests {
 
     #[test]
     fn the_cursor_runs_through_every_epoch() {
-        let sampler =
-            sampler(&lens(2, 100), &DataConfig { batch_s: 30.0, ..DataConfig::default() }, 0);
+        let config = DataConfig { batch_s: 30.0, ..DataConfig::default() };
+        let sampler = sampler(&lens(2, 100), &config, 0, Padding::Bucket);
         let n = sampler.batches_per_epoch();
         let mut cursor = Cursor::default();
         for i in 0..3 * n {

@@ -13,7 +13,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 
 use crate::config::RunConfig;
-use crate::data::{Batch, Cursor, TrainLoader};
+use crate::data::{Batch, Cursor, Padding, TrainLoader};
 use crate::interrupt::Interrupt;
 use crate::policy::Link;
 use crate::prepare::prepare;
@@ -35,6 +35,13 @@ pub struct TrainOptions {
     pub device: Device,
     /// Its name, for logs.
     pub device_name: String,
+}
+
+impl TrainOptions {
+    /// Whether the device is the CPU.
+    fn is_cpu(&self) -> bool {
+        self.device == Device::flex()
+    }
 }
 
 /// How a run ended, errors apart.
@@ -62,7 +69,9 @@ pub fn train(
     // A run that goes on in another directory needs a checkpoint and a best of its own there.
     let resumed_elsewhere = resumed.is_some() && run_dir::is_new(&options.out);
     let saved_tokens = resumed.as_ref().map(|checkpoint| checkpoint.tokens.as_str());
-    let prepared = prepare(config, saved_tokens, screen)?;
+    // A CPU compiles nothing for a shape, so nothing but padding is lost by having many.
+    let padding = if options.is_cpu() { Padding::Longest } else { Padding::Bucket };
+    let prepared = prepare(config, saved_tokens, padding, screen)?;
     for summary in &prepared.summaries {
         screen.print(&summary.lines());
     }

@@ -90,8 +90,8 @@ impl Session {
         let num_classes = prepared.tokens.num_classes();
         let model =
             config.model.init(config.features.num_mels, num_classes, &device.clone().autodiff());
-        let is_cpu = device == Device::flex();
-        let cores = is_cpu.then(|| Cores::shared_by(config.optim.accumulate)).transpose()?;
+        let cores =
+            options.is_cpu().then(|| Cores::shared_by(config.optim.accumulate)).transpose()?;
         let mut session = Self {
             model: with_stable_ids(model),
             cores,
