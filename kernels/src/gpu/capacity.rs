@@ -1,24 +1,89 @@
-//! What a device offers the lattice, and where rows of a given length will live.
+//! What a device offers the lattice, and how rows of a given length are spread over a cube.
 
+use super::exchange::Lanes;
+use cubecl::ir::features::Plane;
 use cubecl::prelude::*;
 
-/// Slots for pairs of states that the sweep is compiled for: a handful of kernels serve
-/// every target length, so no batch waits for a compiler because its longest target is new.
-const CLASSES: [usize; 5] = [64, 256, 1024, 2048, 4096];
+/// Planes of a cube and pairs of states a lane: a handful of kernels serve every target
+/// length, so no batch waits for a compiler because its longest target is new.
+const PLANE_CLASSES: [(usize, usize); 8] =
+    [(1, 2), (2, 2), (4, 2), (8, 2), (16, 2), (16, 4), (32, 4), (32, 8)];
+/// Units of a cube and pairs of states a unit, where planes cannot be used.
+const SHARED_CLASSES: [(usize, usize); 5] = [(64, 2), (128, 2), (256, 2), (256, 4), (256, 8)];
 
-/// Bytes of shared memory that a slot takes: two rows of two states of `(m, e)`.
-const SLOT_BYTES: usize = 2 * 2 * 8;
+/// How the pairs of a row are spread over a cube, known when a kernel is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Class {
+    pub(super) lanes: Lanes,
+    /// Lanes that pass values on directly.
+    pub(super) group: usize,
+    /// Groups of a cube. Each begins with a copy of the end of the one before.
+    pub(super) groups: usize,
+    /// Neighbouring pairs that a lane holds.
+    pub(super) held: usize,
+    /// Steps between two renewals of the copies, and pairs copied.
+    pub(super) block: usize,
+    /// Steps by which emissions are read ahead, a divisor of `block`.
+    pub(super) ahead: usize,
+    /// Whether the row is longer than the cube holds and goes through it strip by strip.
+    pub(super) in_strips: bool,
+}
 
-/// Where the rows of the lattice live.
+impl Class {
+    fn of_planes(lanes: Lanes, groups: usize, held: usize) -> Self {
+        let group = lanes.count(0);
+        let block = (group * held / 4).min(16);
+        let ahead = (16 / held).min(8).min(block);
+        Self { lanes, group, groups, held, block, ahead, in_strips: false }
+    }
+
+    fn of_shared(units: usize, held: usize) -> Self {
+        let ahead = (16 / held).min(8);
+        let lanes = Lanes::Shared;
+        Self { lanes, group: units, groups: 1, held, block: 16, ahead, in_strips: false }
+    }
+
+    pub(super) fn units(&self) -> usize {
+        self.group * self.groups
+    }
+
+    /// Pairs by which the next group starts further on.
+    pub(super) fn stride(&self) -> usize {
+        self.group * self.held - self.block
+    }
+
+    /// Pairs that a cube holds.
+    pub(super) fn pairs(&self) -> usize {
+        self.group * self.held + (self.groups - 1) * self.stride()
+    }
+
+    /// Words of shared memory: two alternating copies.
+    pub(super) fn shared_words(&self) -> usize {
+        if self.lanes.is_shared() { 4 * self.units() } else { 8 * self.groups * self.block }
+    }
+}
+
+/// Where the rows of the lattice go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// In the cube's shared memory, of that many slots.
-    Shared {
-        /// Slots for pairs of states, one more than pairs.
-        slots: usize,
+    /// One cube holds a row in its registers.
+    Cube,
+    /// A row goes through its cube in so many strips, one after the other, whose borders
+    /// meet in global memory: slower, of any length.
+    Global {
+        /// How many.
+        strips: usize,
     },
-    /// In global memory: slower, of any length.
+}
+
+/// What to do about targets that no cube holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LongTargets {
+    /// Sweep them in strips, through global memory.
+    #[default]
     Global,
+    /// Refuse the batch before anything is launched.
+    Error,
 }
 
 /// What a device reports, and what follows from it.
@@ -26,8 +91,11 @@ pub enum Path {
 pub struct Capacity {
     /// Shared memory of one cube.
     pub shared_memory_bytes: usize,
-    /// The longest target whose rows fit it.
+    /// The longest target whose rows one cube holds, in its registers, its lanes exchanging
+    /// what they share.
     pub max_shared_labels: usize,
+    /// How lanes exchange.
+    pub lanes: Lanes,
     /// Units of one cube.
     pub max_units: u32,
     /// Cubes along x and y.
@@ -37,6 +105,8 @@ pub struct Capacity {
     /// Loop iterations that one unit of one launch may make, those of inner loops included.
     /// Mesa's llvmpipe ends a shader silently after 65,535; other drivers have watchdogs.
     pub max_iterations: usize,
+    /// What to do about targets longer than `max_shared_labels`.
+    pub long_targets: LongTargets,
 }
 
 impl Capacity {
@@ -44,32 +114,105 @@ impl Capacity {
     pub fn of(client: &Client) -> Self {
         let properties = client.properties();
         let hardware = &properties.hardware;
-        let capacity = Self {
+        let plane = hardware.plane_size_min;
+        let lanes = if client.name().starts_with("cuda") {
+            Lanes::Ptx
+        } else if client.features().plane.contains(Plane::Ops)
+            && plane == hardware.plane_size_max
+            && (4..=64).contains(&plane)
+        {
+            Lanes::Plane(plane as usize)
+        } else {
+            Lanes::Shared
+        };
+        Self {
             shared_memory_bytes: hardware.max_shared_memory_size,
             max_shared_labels: 0,
+            lanes,
             max_units: hardware.max_units_per_cube.min(hardware.max_cube_dim.0),
             max_cubes: (hardware.max_cube_count.0, hardware.max_cube_count.1),
             max_buffer_bytes: properties.memory.max_page_size,
             max_iterations: 60_000,
-        };
-        capacity.with_shared_memory(hardware.max_shared_memory_size)
+            long_targets: LongTargets::Global,
+        }
+        .settled()
     }
 
-    /// The same device with less shared memory, as another kernel might leave it.
+    /// The same device with less shared memory, as another kernel might leave it. The smallest
+    /// class needs a kilobyte and is used whatever is said here.
     pub fn with_shared_memory(self, bytes: usize) -> Self {
-        let slots = CLASSES.into_iter().rfind(|slots| slots * SLOT_BYTES <= bytes).unwrap_or(0);
-        // A slot for the zero before the first pair, and a pair for the last blank.
-        Self { shared_memory_bytes: bytes, max_shared_labels: slots.saturating_sub(2), ..self }
+        Self { shared_memory_bytes: bytes, ..self }.settled()
     }
 
-    /// Where the rows of targets up to `max_label_len` labels will live.
-    pub fn path_for(&self, max_label_len: usize) -> Path {
-        CLASSES
+    /// The same device, its lanes exchanging in another way.
+    pub fn with_lanes(self, lanes: Lanes) -> Self {
+        Self { lanes, ..self }.settled()
+    }
+
+    /// The same device under another policy.
+    pub fn with_long_targets(self, long_targets: LongTargets) -> Self {
+        Self { long_targets, ..self }
+    }
+
+    fn settled(self) -> Self {
+        let pairs = self.classes().last().map_or(0, Class::pairs);
+        // A pair for the last blank.
+        Self { max_shared_labels: pairs.saturating_sub(1), ..self }
+    }
+
+    /// The classes that fit the device, in rising order; at least one.
+    pub(super) fn classes(&self) -> Vec<Class> {
+        let all: Vec<Class> = if self.lanes.is_shared() {
+            SHARED_CLASSES.into_iter().map(|(units, held)| Class::of_shared(units, held)).collect()
+        } else {
+            let of = |(groups, held)| Class::of_planes(self.lanes, groups, held);
+            PLANE_CLASSES.into_iter().map(of).collect()
+        };
+        let fits = |class: &Class| {
+            class.units() <= self.max_units as usize
+                && 4 * class.shared_words() <= self.shared_memory_bytes
+        };
+        let smallest = all[0];
+        let fitting: Vec<Class> = all.into_iter().filter(fits).collect();
+        if fitting.is_empty() { vec![smallest] } else { fitting }
+    }
+
+    /// The class that sweeps targets up to `max_label_len` labels.
+    pub(super) fn class_for(&self, max_label_len: usize) -> Class {
+        if let Ok(text) = std::env::var("CTC_CLASS") {
+            let n: Vec<usize> = text.split(',').map(|x| x.parse().expect("a number")).collect();
+            let base = Class::of_planes(self.lanes, n[0], n[1]);
+            return Class { block: n[2], ahead: n[3], ..base };
+        }
+        let classes = self.classes();
+        let largest = classes[classes.len() - 1];
+        classes
             .into_iter()
-            .find(|slots| {
-                slots * SLOT_BYTES <= self.shared_memory_bytes && max_label_len + 2 <= *slots
-            })
-            .map_or(Path::Global, |slots| Path::Shared { slots })
+            .find(|class| max_label_len < class.pairs())
+            .unwrap_or(Class { in_strips: true, ..largest })
+    }
+
+    /// The longest target of every class of kernels, in rising order.
+    pub fn class_limits(&self) -> Vec<usize> {
+        self.classes().iter().map(|class| class.pairs() - 1).collect()
+    }
+
+    /// The kernels that sweep targets up to `max_label_len` labels, in words; those of one name
+    /// are compiled once.
+    pub fn class_name(&self, max_label_len: usize) -> String {
+        let Class { group, groups, held, in_strips, .. } = self.class_for(max_label_len);
+        let strips = if in_strips { ", in strips" } else { "" };
+        format!("{groups} x {group} lanes x {held} pairs{strips}")
+    }
+
+    /// Where the rows of targets up to `max_label_len` labels will go.
+    pub fn path_for(&self, max_label_len: usize) -> Path {
+        let class = self.class_for(max_label_len);
+        if class.in_strips {
+            Path::Global { strips: (max_label_len + 1).div_ceil(class.pairs()) }
+        } else {
+            Path::Cube
+        }
     }
 }
 
@@ -77,24 +220,44 @@ impl Capacity {
 mod tests {
     use super::*;
 
-    #[test]
-    fn rows_go_to_global_memory_only_when_they_must() {
-        let device = Capacity {
+    fn device(lanes: Lanes) -> Capacity {
+        Capacity {
             shared_memory_bytes: 0,
             max_shared_labels: 0,
-            max_units: 256,
+            lanes,
+            max_units: 1024,
             max_cubes: (65_535, 65_535),
             max_buffer_bytes: 1 << 30,
             max_iterations: 60_000,
-        };
-        let capacity = device.with_shared_memory(32 << 10);
-        assert_eq!(capacity.max_shared_labels, 1022);
-        assert_eq!(capacity.path_for(0), Path::Shared { slots: 64 });
-        assert_eq!(capacity.path_for(62), Path::Shared { slots: 64 });
-        assert_eq!(capacity.path_for(63), Path::Shared { slots: 256 });
-        assert_eq!(capacity.path_for(1022), Path::Shared { slots: 1024 });
-        assert_eq!(capacity.path_for(1023), Path::Global);
-        assert_eq!(device.with_shared_memory(100).path_for(0), Path::Global);
-        assert_eq!(device.with_shared_memory(100).max_shared_labels, 0);
+            long_targets: LongTargets::Global,
+        }
+        .with_shared_memory(32 << 10)
+    }
+
+    #[test]
+    fn rows_go_in_strips_only_when_they_must() {
+        let planes = device(Lanes::Plane(32));
+        assert_eq!(planes.max_shared_labels, 256 + 31 * 240 - 1);
+        assert_eq!(planes.path_for(planes.max_shared_labels), Path::Cube);
+        assert_eq!(planes.path_for(planes.max_shared_labels + 1), Path::Global { strips: 2 });
+        assert_eq!(planes.with_shared_memory(0).path_for(63), Path::Cube);
+        assert_eq!(planes.with_shared_memory(0).path_for(128), Path::Global { strips: 3 });
+        let shared = device(Lanes::Shared);
+        assert_eq!(shared.max_shared_labels, 2047);
+        assert_eq!(shared.path_for(2048), Path::Global { strips: 2 });
+    }
+
+    #[test]
+    fn classes_rise_and_read_ahead_within_a_block() {
+        for lanes in [Lanes::Plane(4), Lanes::Plane(8), Lanes::Plane(64), Lanes::Ptx, Lanes::Shared]
+        {
+            let classes = device(lanes).classes();
+            assert!(classes.is_sorted_by_key(Class::pairs), "{classes:?}");
+            for class in classes {
+                assert!(class.block.is_multiple_of(class.ahead), "{class:?}");
+                assert!(class.block.is_multiple_of(class.held), "{class:?}");
+                assert!(class.stride() > 0);
+            }
+        }
     }
 }

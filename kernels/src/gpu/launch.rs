@@ -1,34 +1,80 @@
 //! Checks, allocates and launches. Batches whose lattice outgrows one allocation go through
 //! in groups of rows; nothing else about them changes.
 
-use super::capacity::{Capacity, Path};
-use super::frames::{
-    CUBE_FRAMES, FRAME_UNITS, NORM_WORDS, SUMMARY_WORDS, SizesLaunch, read_frames, write_gradient,
-};
+use super::capacity::{Capacity, Class, LongTargets};
+use super::frames::{FrameClass, read_frames};
+use super::gradient::{TILE, write_gradient};
+use super::layout::{NORM_WORDS, STATE_WORDS, SUMMARY_WORDS, SizesLaunch};
 use super::plan::{pack, row_words as plan_row_words};
-use super::sweep::{RECENT_FRAMES, row_words, sweep_global, sweep_shared};
+use super::scaled::EXPONENT_RANGE;
+use super::sweep::{SpanLaunch, Work, sweep};
+use super::total::total;
 use crate::Problem;
+use cubecl::ir::{ElemType, FloatKind};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
 /// The greatest index that the kernels' 32-bit addresses reach.
 const MAX_WORDS: usize = u32::MAX as usize;
 
-/// Units of a sweep's cube.
-const SWEEP_UNITS: u32 = 256;
+/// Units of the cube that sums a row's total.
+const TOTAL_UNITS: usize = 256;
 
-/// Exponents of a path's probability stay within this.
-const EXPONENT_RANGE: usize = 1 << 29;
+/// What the logits are made of; so is their gradient. States and losses are f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogitsType {
+    /// 32 bits.
+    F32,
+    /// 16 bits, 5 of exponent.
+    F16,
+    /// 16 bits, 8 of exponent.
+    Bf16,
+}
+
+impl LogitsType {
+    /// Bytes of one logit.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
+    fn elem(self) -> ElemType {
+        ElemType::Float(match self {
+            Self::F32 => FloatKind::F32,
+            Self::F16 => FloatKind::F16,
+            Self::Bf16 => FloatKind::BF16,
+        })
+    }
+
+    /// Whether kernels of this device can compute with it.
+    pub fn is_supported(self, client: &Client) -> bool {
+        client.properties().supports_type(self.elem())
+    }
+}
+
+/// What to make besides the losses.
+#[derive(Clone, Copy, Debug)]
+pub enum Gradient<'a> {
+    /// Nothing.
+    None,
+    /// The losses' gradient.
+    Plain,
+    /// The losses' gradient, each row times its factor, of f32 `[B]`: what comes from upstream,
+    /// where it is known by now.
+    Times(&'a Handle),
+}
 
 /// Why a batch was not launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CtcError {
     /// The logits are not the problem's.
     #[error(
-        "logits of {want} f32 (batch x frames x classes) were promised but the buffer holds {got} bytes"
+        "logits of {want} bytes (batch x frames x classes) were promised but the buffer holds {got}"
     )]
     LogitsSize {
-        /// Elements of the problem's logits.
+        /// Bytes of the problem's logits.
         want: usize,
         /// Bytes of the buffer.
         got: u64,
@@ -59,6 +105,25 @@ pub enum CtcError {
         /// Iterations of one unit.
         limit: usize,
     },
+    /// A type of logits that the device's kernels cannot compute with.
+    #[error("this device cannot compute with {dtype:?} logits: cast them to f32")]
+    UnsupportedType {
+        /// The type.
+        dtype: LogitsType,
+    },
+    /// A target that no cube holds, where the policy is to refuse it.
+    #[error(
+        "row {row}: its target of {labels} labels is longer than the {capacity} that this device \
+         sweeps at once: allow `long_targets = \"global\"` or leave the utterance out"
+    )]
+    LongTarget {
+        /// The row of the longest target.
+        row: usize,
+        /// Its labels.
+        labels: usize,
+        /// The longest target that fits.
+        capacity: usize,
+    },
     /// More rows or frames than the device can be asked for at once.
     #[error(
         "a batch of {rows} rows x {frames} frames is beyond the {limit:?} cubes this device launches at once"
@@ -78,18 +143,8 @@ pub enum CtcError {
 pub struct Outputs {
     /// `-ln p(labels | logits)` by row, f32 `[B]`; `+inf` for a row that cannot be spelt.
     pub nll: Handle,
-    /// Its gradient with respect to the logits, f32 `[B, T, C]`, if wanted.
+    /// Its gradient with respect to the logits, `[B, T, C]` of their type, if wanted.
     pub grad: Option<Handle>,
-}
-
-/// Buffers between the passes, for one group of rows.
-struct Scratch {
-    symbols: Handle,
-    norms: Handle,
-    alpha: Handle,
-    beta: Handle,
-    summary: Handle,
-    rows: Handle,
 }
 
 /// Words of each buffer between the passes, for so many rows.
@@ -98,59 +153,75 @@ struct ScratchWords {
     symbols: usize,
     norms: usize,
     lattice: usize,
+    biases: usize,
+    states: usize,
+    columns: usize,
     summary: usize,
-    rows: usize,
 }
 
 impl ScratchWords {
-    fn of(problem: &Problem, num_rows: usize, want_grad: bool, path: Path) -> Self {
+    fn of(problem: &Problem, num_rows: usize, wants_grad: bool, class: Class) -> Self {
         let frames = num_rows * problem.num_frames();
         let pairs = problem.max_label_len() + 1;
-        let directions = 1 + usize::from(want_grad);
+        let lanes = problem.max_label_len() / class.held + 1;
+        // A buffer has an element, used or not.
+        let if_wanted = |words: usize| if wants_grad { words } else { 2 };
         Self {
             symbols: frames * pairs * 2,
             norms: frames * NORM_WORDS,
-            // A buffer has an element, used or not.
-            lattice: if want_grad { frames * pairs * 4 } else { 1 },
+            lattice: if_wanted(frames * pairs * 2),
+            biases: if_wanted(num_rows * 2 * max_blocks(problem, class) * lanes),
+            states: num_rows * 2 * pairs * STATE_WORDS,
+            columns: if class.in_strips { 2 * 2 * frames * 2 } else { 2 },
             summary: num_rows * SUMMARY_WORDS,
-            rows: match path {
-                Path::Shared { .. } => 1,
-                Path::Global => directions * num_rows * row_words(pairs + 1),
-            },
         }
     }
 
     fn greatest(&self) -> usize {
-        self.symbols.max(self.norms).max(self.lattice).max(self.rows)
+        [self.symbols, self.norms, self.lattice, self.biases, self.states, self.columns]
+            .into_iter()
+            .fold(self.summary, usize::max)
     }
 }
 
-/// A `[u32]` or `[f32]` argument.
-fn words(handle: &Handle, len: usize) -> BufferArg {
-    // SAFETY: every caller passes the length that the buffer was allocated with, in words.
+/// Blocks of steps from an end of the longest utterance to its middle.
+fn max_blocks(problem: &Problem, class: Class) -> usize {
+    problem.num_frames().div_ceil(2).div_ceil(class.block)
+}
+
+/// A buffer of so many elements.
+fn buffer(handle: &Handle, len: usize) -> BufferArg {
+    // SAFETY: every caller passes the length that the buffer was allocated with.
     unsafe { BufferArg::from_raw_parts(handle.clone(), len) }
 }
 
-/// Loss, and gradient if wanted, of contiguous f32 `logits` `[B, T, C]`. Queues the work and
+/// Loss, and gradient if wanted, of contiguous `logits` `[B, T, C]`. Queues the work and
 /// returns; what the device later reports surfaces where the results are read.
 ///
 /// A logit that is NaN or `+inf`, or a frame of nothing but `-inf`, makes its row's loss and
 /// the gradient of its valid frames NaN. A symbol less likely in a frame than
-/// `2^(-2^29 / T)`, such as a masked one, counts as impossible there.
+/// `2^(-2^28 / T)`, such as a masked one, counts as impossible there.
 ///
 /// # Errors
-/// When the buffer is not of the problem's size, or sizes exceed what the device takes.
+/// When the buffer is not of the problem's size, sizes exceed what the device takes, the device
+/// has no such type, or a target is longer than the policy allows.
 pub fn ctc(
     client: &Client,
     logits: &Handle,
+    dtype: LogitsType,
     problem: &Problem,
-    want_grad: bool,
+    gradient: Gradient<'_>,
     capacity: &Capacity,
 ) -> Result<Outputs, CtcError> {
     let (batch_size, num_frames) = (problem.batch_size(), problem.num_frames());
     let num_logits = problem.num_logits();
-    if logits.size_in_used() < (num_logits * size_of::<f32>()) as u64 {
-        return Err(CtcError::LogitsSize { want: num_logits, got: logits.size_in_used() });
+    let wants_grad = !matches!(gradient, Gradient::None);
+    let want = num_logits * dtype.bytes();
+    if logits.size_in_used() < want as u64 {
+        return Err(CtcError::LogitsSize { want, got: logits.size_in_used() });
+    }
+    if !dtype.is_supported(client) {
+        return Err(CtcError::UnsupportedType { dtype });
     }
     if num_logits == 0 {
         let losses: Vec<f32> =
@@ -160,197 +231,260 @@ pub fn ctc(
                 })
                 .collect();
         let nll = client.create_from_slice(f32::as_bytes(&losses));
-        return Ok(Outputs { nll, grad: want_grad.then(|| client.empty(size_of::<f32>())) });
+        return Ok(Outputs { nll, grad: wants_grad.then(|| client.empty(size_of::<f32>())) });
     }
 
+    let class = capacity.class_for(problem.max_label_len());
     let limit = MAX_WORDS.min((capacity.max_buffer_bytes / 4) as usize);
-    let segment = segment_frames(problem, capacity)?;
-    // Only rows in global memory outlive a launch.
-    let path = match capacity.path_for(problem.max_label_len()) {
-        Path::Shared { .. } if segment < num_frames => Path::Global,
-        path => path,
+    refuse_too_large(dtype, problem, wants_grad, capacity, class, limit)?;
+    let group = (1..=batch_size.min(capacity.max_cubes.1 as usize))
+        .rev()
+        .find(|&rows| ScratchWords::of(problem, rows, wants_grad, class).greatest() <= limit)
+        .unwrap_or(1);
+
+    let sizes = ScratchWords::of(problem, group, wants_grad, class);
+    let empty = |words: usize| client.empty(4 * words);
+    let batch = Batch {
+        client,
+        dtype,
+        problem,
+        class,
+        frames: FrameClass::of(capacity.lanes, capacity.max_units as usize),
+        segment: segment_blocks(class, capacity),
+        total_units: TOTAL_UNITS.min(1 << capacity.max_units.ilog2()),
+        width: vector_width(dtype, problem.num_classes()),
+        logits,
+        gradient,
+        plan: client.create_from_slice(u32::as_bytes(&pack(problem))),
+        nll: empty(batch_size),
+        grad: wants_grad.then(|| client.empty((num_logits * dtype.bytes()).next_multiple_of(4))),
+        symbols: empty(sizes.symbols),
+        norms: empty(sizes.norms),
+        lattice: empty(sizes.lattice),
+        biases: empty(sizes.biases),
+        states: empty(sizes.states),
+        columns: empty(sizes.columns),
+        summary: empty(sizes.summary),
+        sizes,
     };
-    let plan_words = batch_size * plan_row_words(problem.max_label_len());
-    for (what, words) in [
-        ("the logits' gradient", num_logits),
-        ("the targets", plan_words),
-        ("one row's lattice", ScratchWords::of(problem, 1, want_grad, path).greatest()),
+    for first_row in (0..batch_size).step_by(group) {
+        batch.launch(first_row, group.min(batch_size - first_row), num_frames);
+    }
+    Ok(Outputs { nll: batch.nll, grad: batch.grad })
+}
+
+/// Everything that can be known to be too much before anything is allocated.
+fn refuse_too_large(
+    dtype: LogitsType,
+    problem: &Problem,
+    wants_grad: bool,
+    capacity: &Capacity,
+    class: Class,
+    limit: usize,
+) -> Result<(), CtcError> {
+    let (rows, frames, classes) =
+        (problem.batch_size(), problem.num_frames(), problem.num_classes());
+    let labels = problem.max_label_len();
+    if class.in_strips && capacity.long_targets == LongTargets::Error {
+        let row = (0..rows).find(|&row| problem.label_lens()[row] == labels).unwrap_or(0);
+        let capacity = capacity.max_shared_labels;
+        return Err(CtcError::LongTarget { row, labels, capacity });
+    }
+    // Kernels count logits, whatever their size, in 32 bits.
+    let logits_words = (problem.num_logits() * dtype.bytes()).div_ceil(4);
+    for (what, words, limit) in [
+        ("the logits' gradient", logits_words, limit),
+        ("the logits' gradient", problem.num_logits(), MAX_WORDS),
+        ("the targets", rows * plan_row_words(labels), limit),
+        ("one row's lattice", ScratchWords::of(problem, 1, wants_grad, class).greatest(), limit),
     ] {
         if words > limit {
             return Err(CtcError::TooLarge { what, words, limit });
         }
     }
-    let frame_cubes = num_frames.div_ceil(CUBE_FRAMES);
-    if frame_cubes > capacity.max_cubes.0 as usize {
+    let frame_class = FrameClass::of(capacity.lanes, capacity.max_units as usize);
+    if frames.div_ceil(frame_class.frames) > capacity.max_cubes.0 as usize
+        || rows > capacity.max_cubes.0 as usize
+    {
         let limit = capacity.max_cubes;
-        return Err(CtcError::TooManyCubes { rows: batch_size, frames: num_frames, limit });
+        return Err(CtcError::TooManyCubes { rows, frames, limit });
     }
-    let group = (1..=batch_size.min(capacity.max_cubes.1 as usize))
-        .rev()
-        .find(|&rows| ScratchWords::of(problem, rows, want_grad, path).greatest() <= limit)
-        .unwrap_or(1);
-
-    let plan = client.create_from_slice(u32::as_bytes(&pack(problem)));
-    let nll = client.empty(batch_size * size_of::<f32>());
-    let grad = want_grad.then(|| client.empty(num_logits * size_of::<f32>()));
-    let sizes = ScratchWords::of(problem, group, want_grad, path);
-    let scratch = Scratch {
-        symbols: client.empty(4 * sizes.symbols),
-        norms: client.empty(4 * sizes.norms),
-        alpha: client.empty(4 * sizes.lattice),
-        beta: client.empty(4 * sizes.lattice),
-        summary: client.empty(4 * sizes.summary),
-        rows: client.empty(4 * sizes.rows),
-    };
-    let batch = Batch {
-        client,
-        problem,
-        path,
-        segment,
-        capacity,
-        logits,
-        plan,
-        plan_words,
-        nll,
-        grad,
-        scratch,
-        sizes,
-    };
-    for first_row in (0..batch_size).step_by(group) {
-        batch.launch(first_row, group.min(batch_size - first_row));
-    }
-    Ok(Outputs { nll: batch.nll, grad: batch.grad })
-}
-
-/// Frames that one launch of the sweep may take, so that no loop outgrows the device.
-fn segment_frames(problem: &Problem, capacity: &Capacity) -> Result<usize, CtcError> {
-    let (labels, limit) = (problem.max_label_len(), capacity.max_iterations);
-    // Three loops over a frame's classes and two over its states in each frame pass.
-    let of_frame = 3 * problem.num_classes().div_ceil(FRAME_UNITS) + 2 * labels + 16;
-    let of_step = labels.div_ceil(capacity.max_units.min(SWEEP_UNITS) as usize) + 3;
-    let segment = limit / of_step;
-    if of_frame > limit || segment < RECENT_FRAMES {
-        let (classes, labels) = (problem.num_classes(), labels);
+    // One loop over a frame's classes, three over a tile's, and those over labels.
+    let group = frame_class.group;
+    let tiles = classes.div_ceil(TILE);
+    let of_frame = 3 * classes.div_ceil(group)
+        + tiles * (labels.div_ceil(group) + 4)
+        + labels
+        + 2 * labels.div_ceil(group)
+        + 16;
+    let of_total = (frames + labels).div_ceil(TOTAL_UNITS.min(capacity.max_units as usize)) + 16;
+    let limit = capacity.max_iterations;
+    if of_frame.max(of_total).max(block_iterations(class)) > limit {
         return Err(CtcError::FrameTooWide { classes, labels, limit });
     }
-    Ok(if segment >= problem.num_frames() {
-        problem.num_frames()
-    } else {
-        segment / RECENT_FRAMES * RECENT_FRAMES
-    })
+    Ok(())
+}
+
+/// Loop iterations of one block of a sweep.
+fn block_iterations(class: Class) -> usize {
+    class.block / class.ahead + 2 + if class.in_strips { class.block } else { 0 }
+}
+
+/// Blocks that one launch of the sweep may take, so that no loop outgrows the device.
+fn segment_blocks(class: Class, capacity: &Capacity) -> usize {
+    (capacity.max_iterations / block_iterations(class)).max(1)
+}
+
+/// Logits that fit 16 bytes and divide a frame.
+fn vector_width(dtype: LogitsType, num_classes: usize) -> usize {
+    let mut width = 16 / dtype.bytes();
+    while !num_classes.is_multiple_of(width) {
+        width /= 2;
+    }
+    width
 }
 
 /// Everything a group of rows is launched with.
 struct Batch<'a> {
     client: &'a Client,
+    dtype: LogitsType,
     problem: &'a Problem,
-    path: Path,
+    class: Class,
+    frames: FrameClass,
     segment: usize,
-    capacity: &'a Capacity,
+    total_units: usize,
+    width: usize,
     logits: &'a Handle,
+    gradient: Gradient<'a>,
     plan: Handle,
-    plan_words: usize,
     nll: Handle,
     grad: Option<Handle>,
-    scratch: Scratch,
+    symbols: Handle,
+    norms: Handle,
+    lattice: Handle,
+    biases: Handle,
+    states: Handle,
+    columns: Handle,
+    summary: Handle,
     sizes: ScratchWords,
 }
 
 impl Batch<'_> {
-    fn launch(&self, first_row: usize, num_rows: usize) {
-        let (problem, scratch, sizes) = (self.problem, &self.scratch, &self.sizes);
-        let num_logits = problem.num_logits();
-        let (num_frames, segment) = (problem.num_frames(), self.segment);
-        let kernel_sizes = |first_step: usize| {
+    fn launch(&self, first_row: usize, num_rows: usize, num_frames: usize) {
+        let kernel_sizes = || {
             SizesLaunch::new(
-                problem.num_frames() as u32,
-                problem.num_classes() as u32,
-                problem.max_label_len() as u32,
-                problem.blank(),
+                num_frames as u32,
+                self.problem.num_classes() as u32,
+                self.problem.max_label_len() as u32,
+                self.problem.blank(),
                 first_row as u32,
                 num_rows as u32,
-                first_step as u32,
-                segment as u32,
-                -((EXPONENT_RANGE / problem.num_frames()) as i32),
+                -((EXPONENT_RANGE / num_frames) as i32),
             )
         };
-        let logits = || words(self.logits, num_logits);
-        let plan = || words(&self.plan, self.plan_words);
-        let norms = || words(&scratch.norms, sizes.norms);
-        let symbols = || words(&scratch.symbols, sizes.symbols);
-        let alpha = || words(&scratch.alpha, sizes.lattice);
-        let beta = || words(&scratch.beta, sizes.lattice);
-        let summary = || words(&scratch.summary, sizes.summary);
-        let nll = || words(&self.nll, problem.batch_size());
-        let frame_cubes = problem.num_frames().div_ceil(CUBE_FRAMES) as u32;
-        let frame_count = || CubeCount::Static(frame_cubes, num_rows as u32, 1);
-        let frame_dim = CubeDim::new_2d(FRAME_UNITS as u32, CUBE_FRAMES as u32);
-
-        let client = self.client;
-        read_frames::launch(
-            client,
-            frame_count(),
-            frame_dim,
-            logits(),
-            plan(),
-            symbols(),
-            norms(),
-            kernel_sizes(0),
+        let frame_count = CubeCount::Static(
+            num_frames.div_ceil(self.frames.frames) as u32,
+            num_rows as u32,
+            1,
         );
-        let keep = self.grad.is_some();
-        let directions = 1 + u32::from(keep);
-        let count = || CubeCount::Static(num_rows as u32, directions, 1);
-        let most_units = SWEEP_UNITS.min(self.capacity.max_units);
-        match self.path {
-            Path::Shared { slots } => sweep_shared::launch(
-                client,
-                count(),
-                CubeDim::new_1d(most_units.min(slots as u32)),
-                plan(),
-                symbols(),
-                norms(),
-                alpha(),
-                beta(),
-                summary(),
-                nll(),
-                kernel_sizes(0),
-                slots,
-                keep,
-            ),
-            Path::Global => {
-                for first_step in (0..num_frames).step_by(segment) {
-                    sweep_global::launch(
-                        client,
-                        count(),
-                        CubeDim::new_1d(most_units),
-                        plan(),
-                        symbols(),
-                        norms(),
-                        alpha(),
-                        beta(),
-                        summary(),
-                        nll(),
-                        words(&scratch.rows, sizes.rows),
-                        kernel_sizes(first_step),
-                        keep,
+        let frame_dim = CubeDim::new_1d((self.frames.group * self.frames.frames) as u32);
+        let num_vectors = self.problem.num_logits() / self.width;
+        // SAFETY: for this and the launches below, every index that a kernel forms is within the
+        // buffers that `ScratchWords` and the checks of `ctc` sized, by `layout`'s shapes.
+        unsafe {
+            read_frames::launch_unchecked(
+                self.client,
+                frame_count.clone(),
+                frame_dim,
+                self.width,
+                buffer(self.logits, num_vectors),
+                self.plan(),
+                buffer(&self.symbols, self.sizes.symbols / 2),
+                buffer(&self.norms, self.sizes.norms / NORM_WORDS),
+                kernel_sizes(),
+                self.frames,
+                self.dtype.elem(),
+            );
+        }
+        let to_middle = if self.grad.is_some() { Work::Keep } else { Work::Pass };
+        self.sweep(num_rows, to_middle, &kernel_sizes);
+        unsafe {
+            total::launch_unchecked(
+                self.client,
+                CubeCount::Static(num_rows as u32, 1, 1),
+                CubeDim::new_1d(self.total_units as u32),
+                self.plan(),
+                buffer(&self.norms, self.sizes.norms / NORM_WORDS),
+                buffer(&self.states, self.sizes.states),
+                buffer(&self.summary, self.sizes.summary),
+                buffer(&self.nll, self.problem.batch_size()),
+                kernel_sizes(),
+                self.total_units,
+            );
+        }
+        let Some(grad) = &self.grad else { return };
+        self.sweep(num_rows, Work::Meet, &kernel_sizes);
+        let (factors, is_scaled) = match self.gradient {
+            Gradient::Times(factors) => (factors, true),
+            // Any buffer will do for an argument that is not read.
+            Gradient::None | Gradient::Plain => (&self.norms, false),
+        };
+        unsafe {
+            write_gradient::launch_unchecked(
+                self.client,
+                frame_count,
+                frame_dim,
+                self.width,
+                buffer(self.logits, num_vectors),
+                self.plan(),
+                buffer(&self.norms, self.sizes.norms / NORM_WORDS),
+                buffer(&self.lattice, self.sizes.lattice),
+                buffer(&self.summary, self.sizes.summary),
+                buffer(factors, if is_scaled { self.problem.batch_size() } else { 1 }),
+                buffer(grad, num_vectors),
+                kernel_sizes(),
+                self.frames,
+                is_scaled,
+                self.dtype.elem(),
+            );
+        }
+    }
+
+    fn plan(&self) -> BufferArg {
+        let words = self.problem.batch_size() * plan_row_words(self.problem.max_label_len());
+        buffer(&self.plan, words)
+    }
+
+    /// Sweeps all strips, each from block to block, so that a strip finds its left border whole.
+    fn sweep(&self, num_rows: usize, work: Work, sizes: &impl Fn() -> SizesLaunch) {
+        let strips = (self.problem.max_label_len() + 1).div_ceil(self.class.pairs());
+        let blocks = max_blocks(self.problem, self.class);
+        for strip in 0..strips {
+            for first_block in (0..blocks).step_by(self.segment) {
+                unsafe {
+                    sweep::launch_unchecked(
+                        self.client,
+                        CubeCount::Static(num_rows as u32, 2, 1),
+                        CubeDim::new_1d(self.class.units() as u32),
+                        self.plan(),
+                        buffer(&self.symbols, self.sizes.symbols / 2),
+                        buffer(&self.summary, self.sizes.summary),
+                        buffer(&self.lattice, self.sizes.lattice),
+                        buffer(&self.biases, self.sizes.biases),
+                        buffer(&self.states, self.sizes.states),
+                        buffer(&self.columns, self.sizes.columns / 2),
+                        sizes(),
+                        SpanLaunch::new(
+                            strip as u32,
+                            first_block as u32,
+                            self.segment.min(blocks) as u32,
+                            blocks as u32,
+                        ),
+                        self.class,
+                        work,
                     );
                 }
             }
-        }
-        if let Some(grad) = &self.grad {
-            write_gradient::launch(
-                client,
-                frame_count(),
-                frame_dim,
-                logits(),
-                plan(),
-                norms(),
-                alpha(),
-                beta(),
-                summary(),
-                words(grad, num_logits),
-                kernel_sizes(0),
-            );
         }
     }
 }

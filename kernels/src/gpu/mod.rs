@@ -1,19 +1,26 @@
-//! CTC on any CubeCL runtime: three passes, no float atomics, the same bits every run.
+//! CTC on any CubeCL runtime: no float atomics, the same bits every run.
 //!
-//! 1. Each frame of logits to its log-sum-exp and the probabilities of the target's symbols.
-//! 2. The lattice, forwards and backwards side by side, one cube a row and direction.
-//! 3. The gradient, softmax minus occupancy, for all frames at once.
+//! 1. `frames`: each frame of logits to its log-sum-exp and the emissions of the target's symbols.
+//! 2. `sweep`: the lattice, forwards and backwards side by side, to the middle.
+//! 3. `total`: what both make where they meet, which is the loss.
+//! 4. `sweep`: each direction through the other's half, to occupancies.
+//! 5. `gradient`: softmax minus occupancy, for all frames at once.
 //!
-//! Probabilities are pairs `m 2^e` of f32 and i32, as on the CPU: no infinity, no NaN and no
-//! sentinel takes part in the arithmetic, which WGSL would let a compiler fold away. What is
-//! infinite or NaN in the results is decided in integers and written as bits.
+//! Probabilities are pairs `m 2^e` of f32 and i32 (`scaled`): no infinity, no NaN and no
+//! logarithm takes part in the arithmetic of the lattice. What is infinite or NaN in the results
+//! is decided in integers and written as bits, which WGSL would let a compiler fold away.
 
 mod capacity;
+mod exchange;
 mod frames;
+mod gradient;
 mod launch;
+mod layout;
 mod plan;
 mod scaled;
 mod sweep;
+mod total;
 
-pub use capacity::{Capacity, Path};
-pub use launch::{CtcError, Outputs, ctc};
+pub use capacity::{Capacity, LongTargets, Path};
+pub use exchange::Lanes;
+pub use launch::{CtcError, Gradient, LogitsType, Outputs, ctc};

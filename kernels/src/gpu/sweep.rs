@@ -1,263 +1,538 @@
-//! Pass 2: the lattice. Forward and backward are one recurrence, the second over reversed
-//! labels and frames, so a cube takes its direction from its position.
+//! The lattice. Forward and backward are one recurrence, the second over reversed labels and
+//! frames, so a cube takes its direction from its position. Both meet in the middle: a first
+//! launch takes each direction through its own half and keeps its states in the lattice, one
+//! word each; a second takes each through the other's half, where it replaces every kept state
+//! by the occupancy that the two make.
 //!
-//! A unit steps pairs of states, blank `j` and label `j`. Rows alternate between two
-//! places, with one barrier a frame. A launch takes a segment of the frames, as a rule all;
-//! see [`Capacity::max_iterations`](super::Capacity::max_iterations).
+//! A lane holds neighbouring pairs of states, blank `j` and label `j`, in registers. A pair
+//! depends on itself and on the one before, so groups of lanes can go on for a block of
+//! steps without each other, if each starts with a copy of as many pairs of the group before:
+//! one barrier a block instead of one a step.
 
-use super::frames::{IMPOSSIBLE, NAN_BITS, NORM_WORDS, SOUND, SUMMARY_WORDS, Sizes, ln_1p};
+use super::capacity::Class;
+use super::exchange::{from_left, greatest_of_left};
+use super::layout::{SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
-use super::scaled::{Scaled, ZERO_EXPONENT, add3, load, multiply, store};
+use super::scaled::{
+    Scaled, ZERO_EXPONENT, choose, copied, emit, one, packed, share, sum2, sum3, unpacked, zero,
+};
 use cubecl::prelude::*;
 
-const INFINITY_BITS: u32 = 0x7f80_0000;
-/// Frames whose `ln sum` is added up before the whole is.
-pub(super) const RECENT_FRAMES: usize = 128;
+/// What a launch of the sweep does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Work {
+    /// Goes to the middle and keeps nothing.
+    Pass,
+    /// Goes to the middle and keeps every state.
+    Keep,
+    /// Goes on from the middle and turns what the other direction kept into occupancies.
+    Meet,
+}
 
-/// Words of the two rows, for so many slots.
-pub(super) const fn row_words(slots: usize) -> usize {
-    8 * slots
+/// The part of the work that a launch does.
+#[derive(CubeLaunch, CubeType, Clone, Copy)]
+pub(super) struct Span {
+    /// Which strip of the pairs.
+    pub(super) strip: u32,
+    /// Blocks of steps before this launch.
+    pub(super) first_block: u32,
+    /// Blocks of steps of this launch.
+    pub(super) num_blocks: u32,
+    /// Blocks of steps for which the buffers have room.
+    pub(super) max_blocks: u32,
+}
+
+/// A lane's pairs.
+#[derive(CubeType)]
+struct Pairs {
+    blank_m: Array<f32>,
+    blank_e: Array<i32>,
+    label_m: Array<f32>,
+    label_e: Array<i32>,
 }
 
 #[cube]
-fn zero() -> Scaled {
-    Scaled { m: 0.0f32, e: ZERO_EXPONENT }
+fn blank_of(pairs: &Pairs, #[comptime] p: usize) -> Scaled {
+    Scaled { m: pairs.blank_m[p], e: pairs.blank_e[p] }
 }
 
-/// Where state `kind` of pair `j` of row `which` keeps its mantissa; its exponent is `slots`
-/// further. Slot 0 holds the zero before the first pair.
 #[cube]
-fn place(base: usize, slots: usize, which: usize, kind: usize, j: usize) -> usize {
-    base + (which * 4 + kind * 2) * slots + j + 1
+fn label_of(pairs: &Pairs, #[comptime] p: usize) -> Scaled {
+    Scaled { m: pairs.label_m[p], e: pairs.label_e[p] }
 }
 
-/// Runs one cube's direction in `rows`, whose two rows start at `base`.
 #[cube]
+fn set_blank(pairs: &mut Pairs, #[comptime] p: usize, value: &Scaled) {
+    pairs.blank_m[p] = value.m;
+    pairs.blank_e[p] = value.e;
+}
+
+#[cube]
+fn set_label(pairs: &mut Pairs, #[comptime] p: usize, value: &Scaled) {
+    pairs.label_m[p] = value.m;
+    pairs.label_e[p] = value.e;
+}
+
+#[cube]
+fn state(word_pair: Vector<u32, Const<2>>) -> Scaled {
+    Scaled {
+        m: f32::reinterpret(word_pair.extract(0usize)),
+        e: i32::reinterpret(word_pair.extract(1usize)),
+    }
+}
+
+/// What a lane knows of its pairs for good.
+#[derive(CubeType)]
+struct Places {
+    /// Places of the labels in a frame's symbols.
+    symbol: Array<u32>,
+    may_skip: Array<bool>,
+    /// Places in a frame's lattice cells, which are the target's order in both directions.
+    blank_cell: Array<u32>,
+    label_cell: Array<u32>,
+    /// Whether this lane, and no copy, answers for the state.
+    owns_blank: Array<bool>,
+    owns_label: Array<bool>,
+}
+
+/// What a lane has read of the steps to come.
+#[derive(CubeType)]
+struct Ahead {
+    blank_m: Array<f32>,
+    blank_e: Array<i32>,
+    label_m: Array<f32>,
+    label_e: Array<i32>,
+    blank_cell: Array<u32>,
+    label_cell: Array<u32>,
+    column_m: Array<f32>,
+    column_e: Array<i32>,
+}
+
+/// The frame of a virtual step, which may lie before the first or past the last.
+#[cube]
+fn frame_of(now: usize, pad: usize, frame_len: usize, is_forward: bool) -> usize {
+    let step = min(max(now, pad) - pad, frame_len - 1);
+    select(is_forward, step, frame_len - 1 - step)
+}
+
+#[cube(launch_unchecked)]
 #[allow(clippy::too_many_arguments)]
-fn run(
-    rows: &mut [u32],
-    base: usize,
-    slots: usize,
+pub(super) fn sweep(
     plan: &[u32],
-    symbols: &[u32],
-    norms: &[u32],
-    alpha: &mut [u32],
-    beta: &mut [u32],
-    summary: &mut [u32],
-    nll: &mut [u32],
+    symbols: &[Vector<u32, Const<2>>],
+    summary: &[u32],
+    lattice: &mut [u32],
+    biases: &mut [u32],
+    states: &mut [u32],
+    columns: &mut [Vector<u32, Const<2>>],
     sizes: Sizes,
-    #[comptime] keep: bool,
-    #[comptime] in_global: bool,
+    span: Span,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
 ) {
+    let group = comptime!(class.group);
+    let held = comptime!(class.held);
+    let block = comptime!(class.block);
+    let ahead = comptime!(class.ahead);
+    let meets = comptime!(work == Work::Meet);
+    let keeps = comptime!(work == Work::Keep);
+    let in_strips = comptime!(class.in_strips);
+    let is_shared = comptime!(class.lanes.is_shared());
+
+    let lane = UNIT_POS_X as usize % group;
+    let which_group = UNIT_POS_X as usize / group;
     let local_row = CUBE_POS_X as usize;
     let is_forward = CUBE_POS_Y == 0;
-    let unit = UNIT_POS_X as usize;
-    let units = CUBE_DIM_X as usize;
+    let direction = CUBE_POS_Y as usize;
     let row = sizes.first_row as usize + local_row;
     let num_frames = sizes.num_frames as usize;
     let max_labels = sizes.max_labels as usize;
-    let pairs = max_labels + 1;
+    let pairs_of_row = max_labels + 1;
     let plan_at = row * (HEADER + 3 * max_labels + 1);
     let labels_at = plan_at + HEADER;
-    let is_feasible = plan[plan_at + 3] == 1;
-    let frame_len = select(is_feasible, plan[plan_at] as usize, 0usize);
+    let frame_len = select(plan[plan_at + 3] == 1u32, plan[plan_at] as usize, 0usize);
     let num_labels = plan[plan_at + 1] as usize;
 
-    let first_step = sizes.first_step as usize;
-    let end_step = min(first_step + sizes.num_steps as usize, frame_len);
+    // Virtual steps: in the other's half they are shifted so that its blocks are whole.
+    let half = frame_len / 2;
+    let own = select(is_forward, half, frame_len - half);
+    let mut pad = 0usize;
+    let mut begin = 0usize;
+    let mut end = own;
+    if comptime!(meets) {
+        pad = (block - frame_len % block) % block;
+        begin = own + pad;
+        end = frame_len + pad;
+        if summary[local_row * SUMMARY_WORDS] != SOUND {
+            end = begin;
+        }
+    }
+    let start = (begin / block + span.first_block as usize) * block;
+    let stop = min(start + span.num_blocks as usize * block, end);
 
-    if first_step == 0 {
-        // Before the first frame a path is certainly in the first blank.
-        let mut j = unit;
-        while j < num_labels + 2 {
-            #[unroll]
-            for which in 0..2usize {
+    let strip_at = span.strip as usize * comptime!(class.pairs());
+    let group_at = strip_at + which_group * comptime!(class.stride());
+    let lane_at = group_at + lane * held;
+    let is_active = group_at <= num_labels;
+    let is_copy = which_group > 0 && lane * held < block;
+    let last_label = max(num_labels, 1usize) - 1;
+
+    let mut places = Places {
+        symbol: Array::new(held),
+        may_skip: Array::new(held),
+        blank_cell: Array::new(held),
+        label_cell: Array::new(held),
+        owns_blank: Array::new(held),
+        owns_label: Array::new(held),
+    };
+    let mut pairs = Pairs {
+        blank_m: Array::new(held),
+        blank_e: Array::new(held),
+        label_m: Array::new(held),
+        label_e: Array::new(held),
+    };
+    let states_at = (local_row * 2 + direction) * pairs_of_row;
+    let starts_here = comptime!(!meets) && span.first_block == 0;
+    #[unroll]
+    for p in 0..held {
+        let j = lane_at + p;
+        // Past the last label a lane works on what is nobody's: nothing flows back.
+        let own_label = select(is_forward, min(j, last_label), last_label - min(j, last_label));
+        let before = select(is_forward, max(own_label, 1usize) - 1, min(own_label + 1, last_label));
+        places.symbol[p] =
+            select(is_forward, min(j + 1, num_labels), num_labels - min(j, num_labels)) as u32;
+        places.may_skip[p] =
+            j > 0 && j < num_labels && plan[labels_at + own_label] != plan[labels_at + before];
+        places.blank_cell[p] =
+            select(is_forward, min(j, num_labels), num_labels - min(j, num_labels)) as u32;
+        places.label_cell[p] = (pairs_of_row + own_label) as u32;
+        places.owns_blank[p] = !is_copy && j <= num_labels;
+        places.owns_label[p] = !is_copy && j < num_labels;
+        if starts_here {
+            // Before the first frame a path is certainly in the first blank.
+            set_blank(&mut pairs, p, &choose(j == 0, &one(), &zero()));
+            set_label(&mut pairs, p, &zero());
+        } else {
+            let at = (states_at + min(j, max_labels)) * STATE_WORDS;
+            pairs.blank_m[p] = f32::reinterpret(states[at]);
+            pairs.blank_e[p] = i32::reinterpret(states[at + 1]);
+            pairs.label_m[p] = f32::reinterpret(states[at + 2]);
+            pairs.label_e[p] = i32::reinterpret(states[at + 3]);
+        }
+    }
+
+    let mut scratch = Shared::<[u32]>::new_slice(comptime!(class.shared_words()));
+    if start < stop {
+        let lanes_of_row = max_labels / held + 1;
+        let biases_at = (local_row * 2 + direction) * span.max_blocks as usize * lanes_of_row;
+        let other_biases_at =
+            (local_row * 2 + 1 - direction) * span.max_blocks as usize * lanes_of_row;
+        let mut inverse = 0.0f32;
+        let mut total_e = 0i32;
+        if comptime!(meets) {
+            inverse = f32::reinterpret(summary[local_row * SUMMARY_WORDS + 1]);
+            total_e = i32::reinterpret(summary[local_row * SUMMARY_WORDS + 2]);
+        }
+        // The column of the strip before, and this one's for the strip after.
+        let columns_of_strip = sizes.num_rows as usize * 2 * num_frames;
+        let column_at = (local_row * 2 + direction) * num_frames;
+        let odd = span.strip as usize % 2;
+        let left_column_at = column_at + (1 - odd) * columns_of_strip;
+        let right_column_at = column_at + odd * columns_of_strip;
+        let has_left = span.strip > 0;
+
+        let mut next = Ahead {
+            blank_m: Array::new(ahead),
+            blank_e: Array::new(ahead),
+            label_m: Array::new(comptime!(ahead * held)),
+            label_e: Array::new(comptime!(ahead * held)),
+            blank_cell: Array::new(comptime!(ahead * held)),
+            label_cell: Array::new(comptime!(ahead * held)),
+            column_m: Array::new(ahead),
+            column_e: Array::new(ahead),
+        };
+        #[unroll]
+        for i in 0..ahead {
+            let frame = local_row * num_frames + frame_of(start + i, pad, frame_len, is_forward);
+            read_ahead(
+                &mut next, i, frame, pairs_of_row, symbols, &*lattice, &places, class, work,
+            );
+            if comptime!(in_strips) {
+                let step = min(max(start + i, pad) - pad, frame_len - 1);
+                let column = state(columns[left_column_at + step]);
+                next.column_m[i] = column.m;
+                next.column_e[i] = column.e;
+            }
+        }
+        let mut bias = 0i32;
+        let mut blank_bias = Array::<i32>::new(held);
+        let mut label_bias = Array::<i32>::new(held);
+        let mut next_blank_bias = Array::<i32>::new(held);
+        let mut next_label_bias = Array::<i32>::new(held);
+        if comptime!(meets) {
+            let at = other_biases_at + ((frame_len + pad - start) / block - 1) * lanes_of_row;
+            read_biases(
+                &mut next_blank_bias, &mut next_label_bias, &*biases, at, &places, pairs_of_row,
+                num_labels, is_forward, held,
+            );
+        }
+
+        let mut now = start;
+        while now < stop {
+            if comptime!(class.groups > 1) {
+                if now > start {
+                    renew(&mut pairs, &mut scratch, (now / block) % 2, lane, which_group, class);
+                }
+            }
+            if comptime!(keeps) {
+                let mut top = ZERO_EXPONENT.runtime();
                 #[unroll]
-                for kind in 0..2usize {
-                    store(rows, place(base, slots, which, kind, j) - 1, slots, &zero());
+                for p in 0..held {
+                    top = max(top, max(pairs.blank_e[p], pairs.label_e[p]));
                 }
-            }
-            j += units;
-        }
-        sync_rows(in_global);
-        if unit == 0 {
-            let start = place(base, slots, 0usize, 0usize, 0usize);
-            store(rows, start, slots, &Scaled { m: 1.0f32, e: 0i32 });
-        }
-        sync_rows(in_global);
-    }
-
-    // Emissions are shares of a frame's likeliest class, exact where the model is sure. What
-    // that leaves out, the frames' `ln sum`, is added up apart, in two levels against rounding.
-    let mut faults = 0u32;
-    let mut recent = 0.0f32;
-    let mut normalizer = 0.0f32;
-    if first_step > 0 && is_forward {
-        normalizer = f32::reinterpret(summary[local_row * SUMMARY_WORDS + 3]);
-        faults = summary[local_row * SUMMARY_WORDS + 4];
-    }
-    for step in first_step..end_step {
-        let which = step % 2;
-        let t = select(is_forward, step, frame_len - 1 - step);
-        let frame = local_row * num_frames + t;
-        faults |= norms[frame * NORM_WORDS + 3];
-        recent += f32::reinterpret(norms[frame * NORM_WORDS + 2]);
-        if step % RECENT_FRAMES == RECENT_FRAMES - 1 {
-            normalizer += recent;
-            recent = 0.0f32;
-        }
-        let symbols_at = 2 * frame * pairs;
-        let cells_at = 4 * frame * pairs;
-        let blank_prob = load(symbols, symbols_at, 1usize);
-        let mut j = unit;
-        while j < num_labels + 1 {
-            let blank = load(&*rows, place(base, slots, which, 0usize, j), slots);
-            let left = load(&*rows, place(base, slots, which, 1usize, j) - 1, slots);
-            let to_blank = add3(&blank, &left, &zero());
-            let at_blank = multiply(&to_blank, &blank_prob);
-            store(rows, place(base, slots, 1 - which, 0usize, j), slots, &at_blank);
-            if comptime!(keep) {
-                let pair = select(is_forward, j, num_labels - j);
-                if is_forward {
-                    store(alpha, cells_at + 2 * pair, 1usize, &at_blank);
-                } else {
-                    store(beta, cells_at + 2 * pair, 1usize, &to_blank);
-                }
-            }
-            if j < num_labels {
-                let pair = select(is_forward, j, num_labels - 1 - j);
-                let label = plan[labels_at + pair];
-                let mut may_skip = false;
-                if j > 0 {
-                    let before = select(is_forward, pair - 1, pair + 1);
-                    may_skip = plan[labels_at + before] != label;
-                }
-                let skipped = choose(may_skip, &left, &zero());
-                let own = load(&*rows, place(base, slots, which, 1usize, j), slots);
-                let to_label = add3(&own, &blank, &skipped);
-                let label_prob = load(symbols, symbols_at + 2 * (pair + 1), 1usize);
-                let at_label = multiply(&to_label, &label_prob);
-                store(rows, place(base, slots, 1 - which, 1usize, j), slots, &at_label);
-                if comptime!(keep) {
-                    let cell = cells_at + 2 * (pairs + pair);
-                    if is_forward {
-                        store(alpha, cell, 1usize, &at_label);
-                    } else {
-                        store(beta, cell, 1usize, &to_label);
+                let reach = comptime!(block / held);
+                if comptime!(in_strips) {
+                    if has_left && which_group == 0 {
+                        let mut inflow = ZERO_EXPONENT.runtime();
+                        for i in 0..block {
+                            // What the strip before has written, and no further.
+                            let step = min(now + i, stop - 1);
+                            inflow = max(inflow, state(columns[left_column_at + step]).e);
+                        }
+                        top = select(lane <= reach, max(top, inflow), top);
                     }
                 }
+                // Each step adds three states at most, so none rises by more than two bits.
+                top = greatest_of_left(top, &mut scratch, lane, reach, class.lanes)
+                    + comptime!(2 * block as i32 + 2);
+                bias = 65_532i32 - top;
+                if !is_copy && lane_at <= num_labels {
+                    biases[biases_at + now / block * lanes_of_row + lane_at / held] =
+                        u32::reinterpret(bias);
+                }
             }
-            j += units;
+            if comptime!(meets) {
+                #[unroll]
+                for p in 0..held {
+                    blank_bias[p] = next_blank_bias[p];
+                    label_bias[p] = next_label_bias[p];
+                }
+                // The block after this one is the one before it in the other's order.
+                let which = max((frame_len + pad - now) / block, 2usize) - 2;
+                read_biases(
+                    &mut next_blank_bias, &mut next_label_bias, &*biases,
+                    other_biases_at + which * lanes_of_row, &places, pairs_of_row, num_labels,
+                    is_forward, held,
+                );
+            }
+            if is_active {
+                let mut inner = 0usize;
+                while inner < block {
+                    #[unroll]
+                    for i in 0..ahead {
+                        let at = now + inner + i;
+                        if at >= begin && at < stop {
+                            let last = label_of(&pairs, comptime!(held - 1));
+                            let shifted = from_left(
+                                &last, &mut scratch, lane, comptime!(i % 2), group, class.lanes,
+                            );
+                            let border = if comptime!(in_strips) {
+                                let step = at - pad;
+                                if which_group == comptime!(class.groups - 1)
+                                    && lane == comptime!(group - 1)
+                                {
+                                    let mut out = Vector::<u32, Const<2>>::empty();
+                                    out.insert(0usize, u32::reinterpret(last.m));
+                                    out.insert(1usize, u32::reinterpret(last.e));
+                                    columns[right_column_at + step] = out;
+                                }
+                                let column = Scaled { m: next.column_m[i], e: next.column_e[i] };
+                                choose(has_left && which_group == 0, &column, &zero())
+                            } else {
+                                zero()
+                            };
+                            let left = choose(lane == 0, &border, &shifted);
+                            let frame = local_row * num_frames
+                                + frame_of(at, pad, frame_len, is_forward);
+                            let cells_at = 2 * frame * pairs_of_row;
+                            let blank_emission = Scaled { m: next.blank_m[i], e: next.blank_e[i] };
+                            #[unroll]
+                            for back in 0..held {
+                                let p = comptime!(held - 1 - back);
+                                let before = comptime!(if p == 0 { 0 } else { p - 1 });
+                                let slot = comptime!(i * held + p);
+                                let from = if comptime!(p == 0) {
+                                    copied(&left)
+                                } else {
+                                    label_of(&pairs, before)
+                                };
+                                let blank = blank_of(&pairs, p);
+                                let skipped = choose(places.may_skip[p], &from, &zero());
+                                let to_label = sum3(&label_of(&pairs, p), &blank, &skipped);
+                                let to_blank = sum2(&blank, &from);
+                                let label_emission =
+                                    Scaled { m: next.label_m[slot], e: next.label_e[slot] };
+                                let at_label = emit(&to_label, &label_emission);
+                                let at_blank = emit(&to_blank, &blank_emission);
+                                let blank_at = cells_at + places.blank_cell[p] as usize;
+                                let label_at = cells_at + places.label_cell[p] as usize;
+                                if comptime!(keeps) {
+                                    if places.owns_blank[p] {
+                                        lattice[blank_at] = packed(&at_blank, bias);
+                                    }
+                                    if places.owns_label[p] {
+                                        lattice[label_at] = packed(&at_label, bias);
+                                    }
+                                }
+                                if comptime!(meets) {
+                                    let kept_blank =
+                                        unpacked(next.blank_cell[slot], blank_bias[p]);
+                                    let kept_label =
+                                        unpacked(next.label_cell[slot], label_bias[p]);
+                                    let blank_share = share(&to_blank, &kept_blank, inverse, total_e);
+                                    let label_share = share(&to_label, &kept_label, inverse, total_e);
+                                    if places.owns_blank[p] {
+                                        lattice[blank_at] = u32::reinterpret(blank_share);
+                                    }
+                                    if places.owns_label[p] {
+                                        lattice[label_at] = u32::reinterpret(label_share);
+                                    }
+                                }
+                                set_blank(&mut pairs, p, &at_blank);
+                                set_label(&mut pairs, p, &at_label);
+                            }
+                        }
+                        let coming = local_row * num_frames
+                            + frame_of(at + ahead, pad, frame_len, is_forward);
+                        read_ahead(
+                            &mut next, i, coming, pairs_of_row, symbols, &*lattice, &places, class,
+                            work,
+                        );
+                        if comptime!(in_strips) {
+                            let step = min(max(at + ahead, pad) - pad, frame_len - 1);
+                            let column = state(columns[left_column_at + step]);
+                            next.column_m[i] = column.m;
+                            next.column_e[i] = column.e;
+                        }
+                    }
+                    inner += ahead;
+                }
+            }
+            now += block;
         }
-        sync_rows(in_global);
-    }
-
-    let is_last = frame_len <= first_step + sizes.num_steps as usize
-        && (frame_len > first_step || first_step == 0);
-    if is_forward && unit == 0 && !is_last && frame_len > first_step {
-        // A segment is whole in `recent`'s.
-        summary[local_row * SUMMARY_WORDS + 3] = u32::reinterpret(normalizer);
-        summary[local_row * SUMMARY_WORDS + 4] = faults;
-    }
-    if is_forward && unit == 0 && is_last {
-        let which = frame_len % 2;
-        let blank = load(&*rows, place(base, slots, which, 0usize, num_labels), slots);
-        let label = load(&*rows, place(base, slots, which, 1usize, num_labels) - 1, slots);
-        let total = add3(&blank, &label, &zero());
-        let mut verdict = SOUND.runtime();
-        let ln_total = f32::cast_from(total.e) * std::f32::consts::LN_2 + ln_1p(total.m - 1.0f32);
-        let mut loss = u32::reinterpret((normalizer + recent) - ln_total);
-        if faults != 0 {
-            verdict = NAN_BITS;
-            loss = NAN_BITS;
-        } else if !is_feasible || total.m == 0.0f32 {
-            verdict = IMPOSSIBLE;
-            loss = INFINITY_BITS;
+        if comptime!(is_shared) {
+            sync_cube();
         }
-        nll[row] = loss;
-        summary[local_row * SUMMARY_WORDS] = verdict;
-        store(summary, local_row * SUMMARY_WORDS + 1, 1usize, &total);
+    }
+
+    if starts_here || start < stop {
+        #[unroll]
+        for p in 0..held {
+            let j = lane_at + p;
+            if !is_copy && j < pairs_of_row {
+                let at = (states_at + j) * STATE_WORDS;
+                states[at] = u32::reinterpret(pairs.blank_m[p]);
+                states[at + 1] = u32::reinterpret(pairs.blank_e[p]);
+                states[at + 2] = u32::reinterpret(pairs.label_m[p]);
+                states[at + 3] = u32::reinterpret(pairs.label_e[p]);
+            }
+        }
     }
 }
 
+/// Reads slot `i` of the steps to come: the emissions of a frame, and the states that the
+/// other direction kept there.
 #[cube]
-fn choose(condition: bool, a: &Scaled, b: &Scaled) -> Scaled {
-    Scaled { m: select(condition, a.m, b.m), e: select(condition, a.e, b.e) }
-}
-
-/// Makes a row visible to the cube.
-#[cube]
-fn sync_rows(#[comptime] in_global: bool) {
-    if comptime!(in_global) {
-        sync_storage();
-    } else {
-        sync_cube();
+#[allow(clippy::too_many_arguments)]
+fn read_ahead(
+    next: &mut Ahead,
+    #[comptime] i: usize,
+    frame: usize,
+    pairs_of_row: usize,
+    symbols: &[Vector<u32, Const<2>>],
+    lattice: &[u32],
+    places: &Places,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
+) {
+    let symbols_at = frame * pairs_of_row;
+    let blank = state(symbols[symbols_at]);
+    next.blank_m[i] = blank.m;
+    next.blank_e[i] = blank.e;
+    #[unroll]
+    for p in 0..comptime!(class.held) {
+        let slot = comptime!(i * class.held + p);
+        let label = state(symbols[symbols_at + places.symbol[p] as usize]);
+        next.label_m[slot] = label.m;
+        next.label_e[slot] = label.e;
+        if comptime!(work == Work::Meet) {
+            next.blank_cell[slot] = lattice[2 * symbols_at + places.blank_cell[p] as usize];
+            next.label_cell[slot] = lattice[2 * symbols_at + places.label_cell[p] as usize];
+        }
     }
 }
 
-/// Rows in shared memory. Cubes: `[rows, directions]`.
-#[cube(launch)]
+/// Reads the biases under which the other direction packed the lane's cells; its pairs are
+/// numbered from the other end.
+#[cube]
 #[allow(clippy::too_many_arguments)]
-pub(super) fn sweep_shared(
-    plan: &[u32],
-    symbols: &[u32],
-    norms: &[u32],
-    alpha: &mut [u32],
-    beta: &mut [u32],
-    summary: &mut [u32],
-    nll: &mut [u32],
-    sizes: Sizes,
-    #[comptime] slots: usize,
-    #[comptime] keep: bool,
+fn read_biases(
+    blank_bias: &mut Array<i32>,
+    label_bias: &mut Array<i32>,
+    biases: &[u32],
+    at: usize,
+    places: &Places,
+    pairs_of_row: usize,
+    num_labels: usize,
+    is_forward: bool,
+    #[comptime] held: usize,
 ) {
-    let mut rows = Shared::<[u32]>::new_slice(comptime!(row_words(slots)));
-    run(
-        &mut rows,
-        0usize,
-        comptime!(slots).runtime(),
-        plan,
-        symbols,
-        norms,
-        alpha,
-        beta,
-        summary,
-        nll,
-        sizes,
-        keep,
-        false,
-    );
+    #[unroll]
+    for p in 0..held {
+        let blank = places.blank_cell[p] as usize;
+        let label = places.label_cell[p] as usize - pairs_of_row;
+        let last_label = max(num_labels, 1usize) - 1;
+        let other_blank = select(is_forward, num_labels - blank, blank);
+        let other_label = select(is_forward, last_label - label, label);
+        blank_bias[p] = i32::reinterpret(biases[at + other_blank / held]);
+        label_bias[p] = i32::reinterpret(biases[at + other_label / held]);
+    }
 }
 
-/// Rows in global memory, `[directions, rows, row_words(slots)]`. Cubes: `[rows, directions]`.
-#[cube(launch)]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn sweep_global(
-    plan: &[u32],
-    symbols: &[u32],
-    norms: &[u32],
-    alpha: &mut [u32],
-    beta: &mut [u32],
-    summary: &mut [u32],
-    nll: &mut [u32],
-    rows: &mut [u32],
-    sizes: Sizes,
-    #[comptime] keep: bool,
+/// Copies the end of every group to the beginning of the next.
+#[cube]
+fn renew(
+    pairs: &mut Pairs,
+    scratch: &mut [u32],
+    parity: usize,
+    lane: usize,
+    which_group: usize,
+    #[comptime] class: Class,
 ) {
-    let slots = sizes.max_labels as usize + 2;
-    let cube = CUBE_POS_Y as usize * sizes.num_rows as usize + CUBE_POS_X as usize;
-    run(
-        rows,
-        cube * 8 * slots,
-        slots,
-        plan,
-        symbols,
-        norms,
-        alpha,
-        beta,
-        summary,
-        nll,
-        sizes,
-        keep,
-        true,
-    );
+    let held = comptime!(class.held);
+    let copied = comptime!(class.block / class.held);
+    let first_copied = comptime!(class.group - copied);
+    let words = comptime!(4 * class.block);
+    let base = parity * comptime!(words * class.groups) + which_group * words;
+    if lane >= first_copied {
+        #[unroll]
+        for p in 0..held {
+            let at = base + (lane - first_copied) * comptime!(4 * held) + comptime!(4 * p);
+            scratch[at] = u32::reinterpret(pairs.blank_m[p]);
+            scratch[at + 1] = u32::reinterpret(pairs.blank_e[p]);
+            scratch[at + 2] = u32::reinterpret(pairs.label_m[p]);
+            scratch[at + 3] = u32::reinterpret(pairs.label_e[p]);
+        }
+    }
+    sync_cube();
+    if which_group > 0 && lane < copied {
+        #[unroll]
+        for p in 0..held {
+            let at = base - words + lane * comptime!(4 * held) + comptime!(4 * p);
+            pairs.blank_m[p] = f32::reinterpret(scratch[at]);
+            pairs.blank_e[p] = i32::reinterpret(scratch[at + 1]);
+            pairs.label_m[p] = f32::reinterpret(scratch[at + 2]);
+            pairs.label_e[p] = i32::reinterpret(scratch[at + 3]);
+        }
+    }
 }
