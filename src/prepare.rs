@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use asr_kernels::required_frames;
 
+use burn::tensor::Device;
 use thiserror::Error;
 
 use crate::config::RunConfig;
+use crate::ctc::{BucketTargets, CtcConfig, TooLong, look_at_targets};
 use crate::data::{
     DataConfig, DataError, Dataset, Dropped, Padding, Sampler, Survey, manifest, survey,
 };
@@ -57,6 +59,34 @@ pub struct Prepared {
     pub summaries: Vec<SplitSummary>,
     /// Training utterances left out because their transcripts do not fit their frames.
     pub infeasible: usize,
+}
+
+impl Prepared {
+    /// Says what the device makes of the training targets; see [`look_at_targets`].
+    ///
+    /// # Errors
+    ///
+    /// [`TooLong`] if `ctc.long_targets` refuses some.
+    pub fn look_at_targets(
+        &self,
+        config: &CtcConfig,
+        device: &Device,
+        device_name: &str,
+    ) -> Result<String, TooLong> {
+        let target = |index: &usize| {
+            let item = &self.train.items()[*index];
+            (item.labels.len(), item.utterance.id.as_str())
+        };
+        let buckets: Vec<BucketTargets> = self
+            .sampler
+            .buckets()
+            .map(|(num_frames, members)| BucketTargets {
+                num_frames,
+                targets: members.iter().map(target).collect(),
+            })
+            .collect();
+        look_at_targets(device, device_name, &buckets, config)
+    }
 }
 
 /// What is in a split, and what was left out.

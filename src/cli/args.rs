@@ -83,6 +83,10 @@ pub(super) struct CheckArgs {
     /// Override a config value, as in training.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
+    /// The device that will train, which bounds the targets: auto, cpu, wgpu[:i], vulkan[:i] or
+    /// cuda[:i].
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: DeviceName,
     /// Show nothing but errors and the result.
     #[arg(long)]
     pub quiet: bool,

@@ -2,7 +2,7 @@
 
 use super::args::CheckArgs;
 use super::failure::Failure;
-use super::{say, start_logging};
+use super::{open_device, say, start_logging};
 use crate::config::RunConfig;
 use crate::data::Padding;
 use crate::prepare::{evaluation_set, prepare};
@@ -15,7 +15,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     start_logging(&screen, args.quiet);
     let config = RunConfig::load(&args.config, &args.overrides)?;
     config.validate()?;
+    let (device, device_name) = open_device(args.device)?;
     let prepared = prepare(&config, None, Padding::Bucket, &screen)?;
+    let targets = prepared.look_at_targets(&config.ctc, &device, &device_name)?;
     let mut summaries = prepared.summaries;
     if !config.data.test.is_empty() {
         evaluation_set(
@@ -42,6 +44,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
             shapes.len()
         ))?;
     }
+    say(format_args!("{targets}"))?;
     say(format_args!("{}: good to train", args.config.display()))?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use crate::config::{ConfigError, InvalidConfig};
+use crate::ctc::TooLong;
 use crate::data::DataError;
 use crate::device::DeviceError;
 use crate::eval::EvalError;
@@ -89,6 +90,12 @@ impl From<PrepareError> for Failure {
     }
 }
 
+impl From<TooLong> for Failure {
+    fn from(error: TooLong) -> Self {
+        Self::new(DATA, error)
+    }
+}
+
 impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Self {
         let code = if matches!(error, CheckpointError::Missing(_)) { USAGE } else { RUNNING };
@@ -103,6 +110,7 @@ impl From<TrainError> for Failure {
             TrainError::Invalid(error) => error.into(),
             TrainError::Schedule(error) => error.into(),
             TrainError::Prepare(error) => error.into(),
+            TrainError::Targets(error) => error.into(),
             TrainError::Data(error) => error.into(),
             TrainError::Checkpoint(error) => error.into(),
             // A full disk is no mistake of the command line.

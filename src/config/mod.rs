@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::ctc::CtcConfig;
 use crate::data::{DataConfig, DataError};
 use crate::features::{FeatureError, LogMelConfig, SpecAugmentConfig};
 use crate::model::{ModelConfig, ModelConfigError};
@@ -32,6 +33,8 @@ pub struct RunConfig {
     pub spec_augment: SpecAugmentConfig,
     /// The acoustic model.
     pub model: ModelConfig,
+    /// The loss.
+    pub ctc: CtcConfig,
     /// The optimiser.
     pub optim: OptimConfig,
     /// The learning rate over the run.

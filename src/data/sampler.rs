@@ -142,6 +142,11 @@ impl Sampler {
         self.buckets.iter().map(|bucket| bucket.members.len().div_ceil(bucket.batch_len)).sum()
     }
 
+    /// The buckets, shortest first: the padded length and the members of each.
+    pub fn buckets(&self) -> impl Iterator<Item = (usize, &[usize])> {
+        self.buckets.iter().map(|bucket| (bucket.num_frames, bucket.members.as_slice()))
+    }
+
     /// The distinct shapes of batches, `(utterances, frames)`, the largest first; with
     /// [`Padding::Longest`] no batch has more elements than the first. A device that survives it
     /// survives them all.

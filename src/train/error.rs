@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::config::{ConfigError, InvalidConfig};
+use crate::ctc::TooLong;
 use crate::data::DataError;
 use crate::policy::CheckpointError;
 use crate::prepare::PrepareError;
@@ -27,6 +28,9 @@ pub enum TrainError {
     /// There is nothing to train on.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
+    /// The loss cannot take some targets.
+    #[error(transparent)]
+    Targets(#[from] TooLong),
     /// A recording changed or vanished during the run.
     #[error(transparent)]
     Data(#[from] DataError),

@@ -101,8 +101,7 @@ impl Device {
         let first_ms = first.elapsed().as_secs_f64() * 1e3;
         let held = self.bytes_in_use() - before;
         let losses = self.download(outputs.nll, Type::F32, shape.batch);
-        let grad =
-            self.download(outputs.grad.expect("it was wanted"), dtype, num_logits);
+        let grad = self.download(outputs.grad.expect("it was wanted"), dtype, num_logits);
         let (loss_error, grad_error) = errors(&batch, &losses, &grad);
         let is_right = loss_error < 1e-5 && grad_error < 1e-4 + dtype.rounding();
 

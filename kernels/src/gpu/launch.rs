@@ -382,11 +382,8 @@ impl Batch<'_> {
                 -((EXPONENT_RANGE / num_frames) as i32),
             )
         };
-        let frame_count = CubeCount::Static(
-            num_frames.div_ceil(self.frames.frames) as u32,
-            num_rows as u32,
-            1,
-        );
+        let frame_count =
+            CubeCount::Static(num_frames.div_ceil(self.frames.frames) as u32, num_rows as u32, 1);
         let frame_dim = CubeDim::new_1d((self.frames.group * self.frames.frames) as u32);
         let num_vectors = self.problem.num_logits() / self.width;
         // SAFETY: for this and the launches below, every index that a kernel forms is within the

@@ -254,9 +254,7 @@ pub(super) fn sweep(
         #[unroll]
         for i in 0..ahead {
             let frame = local_row * num_frames + frame_of(start + i, pad, frame_len, is_forward);
-            read_ahead(
-                &mut next, i, frame, pairs_of_row, symbols, &*lattice, &places, class, work,
-            );
+            read_ahead(&mut next, i, frame, pairs_of_row, symbols, &*lattice, &places, class, work);
             if comptime!(in_strips) {
                 let step = min(max(start + i, pad) - pad, frame_len - 1);
                 let column = state(columns[left_column_at + step]);
@@ -272,8 +270,15 @@ pub(super) fn sweep(
         if comptime!(meets) {
             let at = other_biases_at + ((frame_len + pad - start) / block - 1) * lanes_of_row;
             read_biases(
-                &mut next_blank_bias, &mut next_label_bias, &*biases, at, &places, pairs_of_row,
-                num_labels, is_forward, held,
+                &mut next_blank_bias,
+                &mut next_label_bias,
+                &*biases,
+                at,
+                &places,
+                pairs_of_row,
+                num_labels,
+                is_forward,
+                held,
             );
         }
 
@@ -320,9 +325,15 @@ pub(super) fn sweep(
                 // The block after this one is the one before it in the other's order.
                 let which = max((frame_len + pad - now) / block, 2usize) - 2;
                 read_biases(
-                    &mut next_blank_bias, &mut next_label_bias, &*biases,
-                    other_biases_at + which * lanes_of_row, &places, pairs_of_row, num_labels,
-                    is_forward, held,
+                    &mut next_blank_bias,
+                    &mut next_label_bias,
+                    &*biases,
+                    other_biases_at + which * lanes_of_row,
+                    &places,
+                    pairs_of_row,
+                    num_labels,
+                    is_forward,
+                    held,
                 );
             }
             if is_active {
@@ -334,7 +345,12 @@ pub(super) fn sweep(
                         if at >= begin && at < stop {
                             let last = label_of(&pairs, comptime!(held - 1));
                             let shifted = from_left(
-                                &last, &mut scratch, lane, comptime!(i % 2), group, class.lanes,
+                                &last,
+                                &mut scratch,
+                                lane,
+                                comptime!(i % 2),
+                                group,
+                                class.lanes,
                             );
                             let border = if comptime!(in_strips) {
                                 let step = at - pad;
@@ -352,8 +368,8 @@ pub(super) fn sweep(
                                 zero()
                             };
                             let left = choose(lane == 0, &border, &shifted);
-                            let frame = local_row * num_frames
-                                + frame_of(at, pad, frame_len, is_forward);
+                            let frame =
+                                local_row * num_frames + frame_of(at, pad, frame_len, is_forward);
                             let cells_at = 2 * frame * pairs_of_row;
                             let blank_emission = Scaled { m: next.blank_m[i], e: next.blank_e[i] };
                             #[unroll]
@@ -385,12 +401,12 @@ pub(super) fn sweep(
                                     }
                                 }
                                 if comptime!(meets) {
-                                    let kept_blank =
-                                        unpacked(next.blank_cell[slot], blank_bias[p]);
-                                    let kept_label =
-                                        unpacked(next.label_cell[slot], label_bias[p]);
-                                    let blank_share = share(&to_blank, &kept_blank, inverse, total_e);
-                                    let label_share = share(&to_label, &kept_label, inverse, total_e);
+                                    let kept_blank = unpacked(next.blank_cell[slot], blank_bias[p]);
+                                    let kept_label = unpacked(next.label_cell[slot], label_bias[p]);
+                                    let blank_share =
+                                        share(&to_blank, &kept_blank, inverse, total_e);
+                                    let label_share =
+                                        share(&to_label, &kept_label, inverse, total_e);
                                     if places.owns_blank[p] {
                                         lattice[blank_at] = u32::reinterpret(blank_share);
                                     }
@@ -405,7 +421,14 @@ pub(super) fn sweep(
                         let coming = local_row * num_frames
                             + frame_of(at + ahead, pad, frame_len, is_forward);
                         read_ahead(
-                            &mut next, i, coming, pairs_of_row, symbols, &*lattice, &places, class,
+                            &mut next,
+                            i,
+                            coming,
+                            pairs_of_row,
+                            symbols,
+                            &*lattice,
+                            &places,
+                            class,
                             work,
                         );
                         if comptime!(in_strips) {

@@ -100,8 +100,7 @@ impl Gpu {
         };
         for dtype in [LogitsType::F16, LogitsType::Bf16] {
             let logits = self.client.empty(3000);
-            let done =
-                ctc(&self.client, &logits, dtype, &problem, Gradient::None, &self.capacity);
+            let done = ctc(&self.client, &logits, dtype, &problem, Gradient::None, &self.capacity);
             let refused = CtcError::UnsupportedType { dtype };
             assert!(done.is_ok() || done.is_err_and(|err| err == refused), "{dtype:?}");
         }

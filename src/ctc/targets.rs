@@ -1,0 +1,207 @@
+//! The targets of a run against what its device sweeps at once, before anything is launched.
+//!
+//! A cube of the GPU kernel holds a row of the lattice, two states a label, in registers and shared
+//! memory; how many fit is what the device reports. Longer targets go through global memory in
+//! strips, as right and slower. A CPU has no such limit.
+
+use burn::tensor::Device;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Too long utterances listed by name.
+const SHOWN: usize = 5;
+
+/// Settings of the CTC loss.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CtcConfig {
+    /// Targets longer than the device sweeps at once.
+    pub long_targets: LongTargets,
+}
+
+/// What to do about targets longer than the device sweeps at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LongTargets {
+    /// Sweep them in strips, through global memory.
+    #[default]
+    Global,
+    /// Stop before training.
+    Error,
+}
+
+/// The targets of batches with one padded length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketTargets<'a> {
+    /// Feature frames of the batches.
+    pub num_frames: usize,
+    /// Labels and id of each utterance.
+    pub targets: Vec<(usize, &'a str)>,
+}
+
+impl BucketTargets<'_> {
+    fn longest(&self) -> (usize, &str) {
+        self.targets.iter().copied().max_by_key(|(labels, _)| *labels).unwrap_or((0, "none"))
+    }
+}
+
+/// Targets that `ctc.long_targets = "error"` refuses.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "{count} target(s) are longer than the {capacity} labels that {device} sweeps at once with {shared_memory_bytes} B of shared memory; the longest has {longest}; utterances: {ids}; set ctc.long_targets = \"global\" to sweep them through global memory, or leave them out"
+)]
+pub struct TooLong {
+    /// How many.
+    pub count: usize,
+    /// Labels that fit.
+    pub capacity: usize,
+    /// The device's name.
+    pub device: String,
+    /// Its shared memory.
+    pub shared_memory_bytes: usize,
+    /// Labels of the longest.
+    pub longest: usize,
+    /// The first of their ids.
+    pub ids: String,
+}
+
+/// Says, for `device`, its capacity, the longest target and which path each bucket takes.
+///
+/// # Errors
+///
+/// [`TooLong`] if the policy refuses targets beyond the capacity, and there are some.
+pub fn look_at_targets(
+    device: &Device,
+    device_name: &str,
+    buckets: &[BucketTargets<'_>],
+    config: &CtcConfig,
+) -> Result<String, TooLong> {
+    #[cfg(feature = "gpu")]
+    if let Some(capacity) = asr_ctc::capacity(device) {
+        return on_gpu(&capacity, device_name, buckets, config);
+    }
+    let _ = (device, config);
+    let (labels, id) = longest(buckets);
+    Ok(format!(
+        "ctc   {device_name} takes targets of any length; the longest has {labels} labels ({id})"
+    ))
+}
+
+fn longest<'a>(buckets: &'a [BucketTargets<'_>]) -> (usize, &'a str) {
+    buckets
+        .iter()
+        .map(BucketTargets::longest)
+        .max_by_key(|(labels, _)| *labels)
+        .unwrap_or((0, "none"))
+}
+
+#[cfg_attr(not(feature = "gpu"), allow(dead_code))]
+fn refuse(
+    buckets: &[BucketTargets<'_>],
+    capacity: usize,
+    shared_memory_bytes: usize,
+    device_name: &str,
+) -> Result<(), TooLong> {
+    let too_long = || {
+        let targets = buckets.iter().flat_map(|bucket| &bucket.targets);
+        targets.filter(|(labels, _)| *labels > capacity)
+    };
+    let count = too_long().count();
+    if count == 0 {
+        return Ok(());
+    }
+    let mut ids: Vec<&str> = too_long().take(SHOWN).map(|(_, id)| *id).collect();
+    if count > SHOWN {
+        ids.push("...");
+    }
+    Err(TooLong {
+        count,
+        capacity,
+        device: device_name.to_owned(),
+        shared_memory_bytes,
+        longest: longest(buckets).0,
+        ids: ids.join(", "),
+    })
+}
+
+#[cfg(feature = "gpu")]
+fn on_gpu(
+    capacity: &asr_kernels::gpu::Capacity,
+    device_name: &str,
+    buckets: &[BucketTargets<'_>],
+    config: &CtcConfig,
+) -> Result<String, TooLong> {
+    let (fits, bytes) = (capacity.max_shared_labels, capacity.shared_memory_bytes);
+    if config.long_targets == LongTargets::Error {
+        refuse(buckets, fits, bytes, device_name)?;
+    }
+    let (labels, id) = longest(buckets);
+    let mut text = format!(
+        "ctc   {device_name} sweeps targets of up to {fits} labels at once ({bytes} B of shared memory); the longest has {labels} ({id})"
+    );
+    for bucket in buckets {
+        let (frames, labels) = (bucket.num_frames, bucket.longest().0);
+        let path = capacity.class_name(labels);
+        text.push_str(&format!(
+            "\n      batches of {frames} frames: up to {labels} labels, {path}"
+        ));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buckets() -> Vec<BucketTargets<'static>> {
+        [(100, 10, "short"), (20_000, 5_000, "long"), (200_000, 50_000, "longer")]
+            .map(|(num_frames, labels, id)| BucketTargets {
+                num_frames,
+                targets: vec![(labels, id)],
+            })
+            .into()
+    }
+
+    #[test]
+    fn the_cpu_takes_any_target() {
+        let config = CtcConfig { long_targets: LongTargets::Error };
+        let text = look_at_targets(&Device::flex(), "cpu", &buckets(), &config).unwrap();
+        assert!(text.contains("any length") && text.contains("50000 labels (longer)"), "{text}");
+    }
+
+    #[test]
+    fn refused_targets_are_counted_and_named_with_the_capacity() {
+        let error = refuse(&buckets(), 4094, 232_448, "cuda:0").unwrap_err();
+        assert_eq!((error.count, error.longest), (2, 50_000));
+        let message = error.to_string();
+        for part in ["4094 labels", "232448 B", "50000", "long, longer", "ctc.long_targets"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(refuse(&buckets(), 50_000, 232_448, "cuda:0"), Ok(()));
+    }
+
+    #[cfg(feature = "gpu")]
+    #[test]
+    fn a_gpu_tells_the_path_of_every_bucket() {
+        use asr_kernels::gpu::{Capacity, Lanes, LongTargets as KernelPolicy};
+
+        let h200 = Capacity {
+            shared_memory_bytes: 0,
+            max_shared_labels: 0,
+            lanes: Lanes::Ptx,
+            max_units: 1024,
+            max_cubes: (1 << 30, 65_535),
+            max_buffer_bytes: 1 << 35,
+            max_iterations: 60_000,
+            long_targets: KernelPolicy::Global,
+        }
+        .with_shared_memory(232_448);
+        let text = on_gpu(&h200, "cuda:0", &buckets(), &CtcConfig::default()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains(&format!("up to {} labels", h200.max_shared_labels)), "{text}");
+        assert!(lines[1].contains("100 frames: up to 10 labels") && !lines[1].contains("strips"));
+        assert!(lines[3].contains("50000 labels") && lines[3].contains("strips"), "{text}");
+        let config = CtcConfig { long_targets: LongTargets::Error };
+        assert!(on_gpu(&h200, "cuda:0", &buckets(), &config).is_err());
+    }
+}
