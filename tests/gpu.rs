@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use asr::ctc::{ctc_loss, self_test};
+use asr::ctc::{BucketTargets, CtcConfig, LongTargets, ctc_loss, look_at_targets, self_test};
 use asr::device::{Api, open_gpu};
 use asr::model::{AcousticModel, ModelConfig, Pass};
 use asr::optim::{global_norm, with_stable_ids};
@@ -21,6 +21,20 @@ fn ctc_through_fusion_and_autodiff_agrees_with_the_f64_reference() {
     let error =
         self_test::run(&adapter()).expect("losses and gradients are finite where they must be");
     assert!(error <= self_test::TOLERANCE, "{error}");
+}
+
+#[test]
+fn the_device_says_which_targets_it_sweeps_at_once_and_refuses_others_if_told_to() {
+    let buckets = [(100, 10, "short"), (20_000, 5_000, "long"), (200_000, 50_000, "longer")]
+        .map(|(num_frames, labels, id)| BucketTargets { num_frames, targets: vec![(labels, id)] });
+    let look =
+        |long_targets| look_at_targets(&adapter(), "wgpu:0", &buckets, &CtcConfig { long_targets });
+    let text = look(LongTargets::Global).expect("long targets are allowed");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("of shared memory") && lines[0].contains("50000 (longer)"), "{text}");
+    assert!(!lines[1].contains("strips") && lines[3].contains("strips"), "{text}");
+    let refusal = look(LongTargets::Error).expect_err("50,000 labels fit no cube").to_string();
+    assert!(refusal.contains("longer") && refusal.contains("ctc.long_targets"), "{refusal}");
 }
 
 /// Loss and global gradient norm of one training step.

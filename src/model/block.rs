@@ -1,13 +1,13 @@
 //! One Conformer block: half feed-forward, attention, convolution, half feed-forward, norm.
 
 use burn::module::Module;
-use burn::nn::{LayerNorm, LayerNormConfig};
 use burn::tensor::{Device, Tensor};
 
 use super::ModelConfig;
 use super::attention::Attention;
 use super::convolution::ConvolutionModule;
 use super::feed_forward::FeedForward;
+use super::layer_norm::LayerNorm;
 use super::mask::Mask;
 use super::pass::{BatchStatistics, Pass};
 
@@ -26,7 +26,7 @@ pub(super) struct Block {
 
 impl Block {
     pub fn new(config: &ModelConfig, device: &Device) -> Self {
-        let norm = || LayerNormConfig::new(config.hidden_size).init(device);
+        let norm = || LayerNorm::new(config.hidden_size, device);
         Self {
             norm_feed_forward1: norm(),
             feed_forward1: FeedForward::new(config, device),

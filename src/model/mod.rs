@@ -12,6 +12,7 @@ mod block;
 mod convolution;
 pub mod depthwise;
 mod feed_forward;
+mod layer_norm;
 mod mask;
 mod pass;
 mod positions;
