@@ -4,7 +4,7 @@
 use crate::draw::{Batch, Shape, draw};
 use crate::report::{Times, Type, errors};
 use asr_kernels::gpu::{Capacity, Gradient, Lanes, LogitsType, Outputs, ctc};
-use cubecl::memory_management::MemoryScope;
+use cubecl::MemoryScope;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
@@ -101,8 +101,7 @@ impl Device {
         let first_ms = first.elapsed().as_secs_f64() * 1e3;
         let held = self.bytes_in_use() - before;
         let losses = self.download(outputs.nll, Type::F32, shape.batch);
-        let grad =
-            self.download(outputs.grad.expect("it was wanted"), dtype, num_logits);
+        let grad = self.download(outputs.grad.expect("it was wanted"), dtype, num_logits);
         let (loss_error, grad_error) = errors(&batch, &losses, &grad);
         let is_right = loss_error < 1e-5 && grad_error < 1e-4 + dtype.rounding();
 
@@ -192,7 +191,13 @@ impl Device {
 }
 
 /// Runs the sections that `only` names, or all.
-pub fn bench(device: &str, repeats: usize, only: Option<&str>, lanes: Option<&str>) {
+pub fn bench(
+    device: &str,
+    repeats: usize,
+    only: Option<&str>,
+    lanes: Option<&str>,
+    shapes: Option<&str>,
+) {
     let mut device = match Device::open(device) {
         Ok(device) => device,
         Err(err) => {
@@ -209,8 +214,10 @@ pub fn bench(device: &str, repeats: usize, only: Option<&str>, lanes: Option<&st
     eprintln!("{:?}", device.capacity);
     let wants = |section: &str| only.is_none_or(|only| only.split(',').any(|one| one == section));
     if wants("table") {
-        for shape in TABLE {
-            device.measure("table", shape, Type::F32, repeats);
+        for (i, shape) in TABLE.into_iter().enumerate() {
+            if shapes.is_none_or(|shapes| shapes.split(',').any(|one| one == i.to_string())) {
+                device.measure("table", shape, Type::F32, repeats);
+            }
         }
     }
     if wants("types") {

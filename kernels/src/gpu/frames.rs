@@ -151,7 +151,8 @@ pub(super) fn read_frames<F: Float, N: Size>(
     let top = group_max(greatest, &mut scratch, slot, class.group, class.lanes);
     let is_top = num_finite > 0.0f32 && greatest == top;
     let ones = select(is_top, 1.0f32, 0.0f32);
-    let scaled = select(num_finite > 0.0f32, (others + 1.0f32) * exact_decay(greatest - top), 0.0f32);
+    let scaled =
+        select(num_finite > 0.0f32, (others + 1.0f32) * exact_decay(greatest - top), 0.0f32);
     let rest = select(is_top, others, scaled);
     let tops = group_sum(ones, &mut scratch, slot, class.group, class.lanes);
     let rests = group_sum(rest, &mut scratch, slot, class.group, class.lanes);
@@ -190,9 +191,7 @@ pub(super) fn read_frames<F: Float, N: Size>(
             emission.insert(0usize, u32::reinterpret(select(is_possible, share.m, 1.0f32)));
             emission.insert(
                 1usize,
-                u32::reinterpret(
-                    select(is_possible, share.e, IMPOSSIBLE_EXPONENT) - EMISSION_BIAS,
-                ),
+                u32::reinterpret(select(is_possible, share.e, IMPOSSIBLE_EXPONENT) - EMISSION_BIAS),
             );
             symbols[symbols_at + symbol] = emission;
             symbol += class.group;

@@ -101,7 +101,8 @@ pub(super) fn write_gradient<F: Float, N: Size>(
             let mut run = lane;
             while run < num_runs {
                 let start = plan[starts_at + run] as usize;
-                let class_of = plan[plan_at + HEADER + plan[positions_at + start] as usize] as usize;
+                let class_of =
+                    plan[plan_at + HEADER + plan[positions_at + start] as usize] as usize;
                 if class_of >= tile && class_of < tile_end {
                     let end = plan[starts_at + run + 1] as usize;
                     let mut sum = 0.0f32;

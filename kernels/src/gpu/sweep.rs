@@ -11,6 +11,10 @@
 
 use super::capacity::Class;
 use super::exchange::{from_left, greatest_of_left};
+use super::held::{
+    Ahead, Pairs, Places, blank_of, label_of, read_ahead, read_biases, renew, set_blank, set_label,
+    state,
+};
 use super::layout::{SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
 use super::scaled::{
@@ -42,72 +46,6 @@ pub(super) struct Span {
     pub(super) max_blocks: u32,
 }
 
-/// A lane's pairs.
-#[derive(CubeType)]
-struct Pairs {
-    blank_m: Array<f32>,
-    blank_e: Array<i32>,
-    label_m: Array<f32>,
-    label_e: Array<i32>,
-}
-
-#[cube]
-fn blank_of(pairs: &Pairs, #[comptime] p: usize) -> Scaled {
-    Scaled { m: pairs.blank_m[p], e: pairs.blank_e[p] }
-}
-
-#[cube]
-fn label_of(pairs: &Pairs, #[comptime] p: usize) -> Scaled {
-    Scaled { m: pairs.label_m[p], e: pairs.label_e[p] }
-}
-
-#[cube]
-fn set_blank(pairs: &mut Pairs, #[comptime] p: usize, value: &Scaled) {
-    pairs.blank_m[p] = value.m;
-    pairs.blank_e[p] = value.e;
-}
-
-#[cube]
-fn set_label(pairs: &mut Pairs, #[comptime] p: usize, value: &Scaled) {
-    pairs.label_m[p] = value.m;
-    pairs.label_e[p] = value.e;
-}
-
-#[cube]
-fn state(word_pair: Vector<u32, Const<2>>) -> Scaled {
-    Scaled {
-        m: f32::reinterpret(word_pair.extract(0usize)),
-        e: i32::reinterpret(word_pair.extract(1usize)),
-    }
-}
-
-/// What a lane knows of its pairs for good.
-#[derive(CubeType)]
-struct Places {
-    /// Places of the labels in a frame's symbols.
-    symbol: Array<u32>,
-    may_skip: Array<bool>,
-    /// Places in a frame's lattice cells, which are the target's order in both directions.
-    blank_cell: Array<u32>,
-    label_cell: Array<u32>,
-    /// Whether this lane, and no copy, answers for the state.
-    owns_blank: Array<bool>,
-    owns_label: Array<bool>,
-}
-
-/// What a lane has read of the steps to come.
-#[derive(CubeType)]
-struct Ahead {
-    blank_m: Array<f32>,
-    blank_e: Array<i32>,
-    label_m: Array<f32>,
-    label_e: Array<i32>,
-    blank_cell: Array<u32>,
-    label_cell: Array<u32>,
-    column_m: Array<f32>,
-    column_e: Array<i32>,
-}
-
 /// The frame of a virtual step, which may lie before the first or past the last.
 #[cube]
 fn frame_of(now: usize, pad: usize, frame_len: usize, is_forward: bool) -> usize {
@@ -116,7 +54,8 @@ fn frame_of(now: usize, pad: usize, frame_len: usize, is_forward: bool) -> usize
 }
 
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments)]
+// A comptime condition may not be joined to one of run time.
+#[allow(clippy::too_many_arguments, clippy::collapsible_if)]
 pub(super) fn sweep(
     plan: &[u32],
     symbols: &[Vector<u32, Const<2>>],
@@ -254,9 +193,7 @@ pub(super) fn sweep(
         #[unroll]
         for i in 0..ahead {
             let frame = local_row * num_frames + frame_of(start + i, pad, frame_len, is_forward);
-            read_ahead(
-                &mut next, i, frame, pairs_of_row, symbols, &*lattice, &places, class, work,
-            );
+            read_ahead(&mut next, i, frame, pairs_of_row, symbols, &*lattice, &places, class, work);
             if comptime!(in_strips) {
                 let step = min(max(start + i, pad) - pad, frame_len - 1);
                 let column = state(columns[left_column_at + step]);
@@ -272,8 +209,15 @@ pub(super) fn sweep(
         if comptime!(meets) {
             let at = other_biases_at + ((frame_len + pad - start) / block - 1) * lanes_of_row;
             read_biases(
-                &mut next_blank_bias, &mut next_label_bias, &*biases, at, &places, pairs_of_row,
-                num_labels, is_forward, held,
+                &mut next_blank_bias,
+                &mut next_label_bias,
+                &*biases,
+                at,
+                &places,
+                pairs_of_row,
+                num_labels,
+                is_forward,
+                held,
             );
         }
 
@@ -320,9 +264,15 @@ pub(super) fn sweep(
                 // The block after this one is the one before it in the other's order.
                 let which = max((frame_len + pad - now) / block, 2usize) - 2;
                 read_biases(
-                    &mut next_blank_bias, &mut next_label_bias, &*biases,
-                    other_biases_at + which * lanes_of_row, &places, pairs_of_row, num_labels,
-                    is_forward, held,
+                    &mut next_blank_bias,
+                    &mut next_label_bias,
+                    &*biases,
+                    other_biases_at + which * lanes_of_row,
+                    &places,
+                    pairs_of_row,
+                    num_labels,
+                    is_forward,
+                    held,
                 );
             }
             if is_active {
@@ -334,7 +284,12 @@ pub(super) fn sweep(
                         if at >= begin && at < stop {
                             let last = label_of(&pairs, comptime!(held - 1));
                             let shifted = from_left(
-                                &last, &mut scratch, lane, comptime!(i % 2), group, class.lanes,
+                                &last,
+                                &mut scratch,
+                                lane,
+                                comptime!(i % 2),
+                                group,
+                                class.lanes,
                             );
                             let border = if comptime!(in_strips) {
                                 let step = at - pad;
@@ -352,8 +307,8 @@ pub(super) fn sweep(
                                 zero()
                             };
                             let left = choose(lane == 0, &border, &shifted);
-                            let frame = local_row * num_frames
-                                + frame_of(at, pad, frame_len, is_forward);
+                            let frame =
+                                local_row * num_frames + frame_of(at, pad, frame_len, is_forward);
                             let cells_at = 2 * frame * pairs_of_row;
                             let blank_emission = Scaled { m: next.blank_m[i], e: next.blank_e[i] };
                             #[unroll]
@@ -385,12 +340,12 @@ pub(super) fn sweep(
                                     }
                                 }
                                 if comptime!(meets) {
-                                    let kept_blank =
-                                        unpacked(next.blank_cell[slot], blank_bias[p]);
-                                    let kept_label =
-                                        unpacked(next.label_cell[slot], label_bias[p]);
-                                    let blank_share = share(&to_blank, &kept_blank, inverse, total_e);
-                                    let label_share = share(&to_label, &kept_label, inverse, total_e);
+                                    let kept_blank = unpacked(next.blank_cell[slot], blank_bias[p]);
+                                    let kept_label = unpacked(next.label_cell[slot], label_bias[p]);
+                                    let blank_share =
+                                        share(&to_blank, &kept_blank, inverse, total_e);
+                                    let label_share =
+                                        share(&to_label, &kept_label, inverse, total_e);
                                     if places.owns_blank[p] {
                                         lattice[blank_at] = u32::reinterpret(blank_share);
                                     }
@@ -405,7 +360,14 @@ pub(super) fn sweep(
                         let coming = local_row * num_frames
                             + frame_of(at + ahead, pad, frame_len, is_forward);
                         read_ahead(
-                            &mut next, i, coming, pairs_of_row, symbols, &*lattice, &places, class,
+                            &mut next,
+                            i,
+                            coming,
+                            pairs_of_row,
+                            symbols,
+                            &*lattice,
+                            &places,
+                            class,
                             work,
                         );
                         if comptime!(in_strips) {
@@ -436,103 +398,6 @@ pub(super) fn sweep(
                 states[at + 2] = u32::reinterpret(pairs.label_m[p]);
                 states[at + 3] = u32::reinterpret(pairs.label_e[p]);
             }
-        }
-    }
-}
-
-/// Reads slot `i` of the steps to come: the emissions of a frame, and the states that the
-/// other direction kept there.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-fn read_ahead(
-    next: &mut Ahead,
-    #[comptime] i: usize,
-    frame: usize,
-    pairs_of_row: usize,
-    symbols: &[Vector<u32, Const<2>>],
-    lattice: &[u32],
-    places: &Places,
-    #[comptime] class: Class,
-    #[comptime] work: Work,
-) {
-    let symbols_at = frame * pairs_of_row;
-    let blank = state(symbols[symbols_at]);
-    next.blank_m[i] = blank.m;
-    next.blank_e[i] = blank.e;
-    #[unroll]
-    for p in 0..comptime!(class.held) {
-        let slot = comptime!(i * class.held + p);
-        let label = state(symbols[symbols_at + places.symbol[p] as usize]);
-        next.label_m[slot] = label.m;
-        next.label_e[slot] = label.e;
-        if comptime!(work == Work::Meet) {
-            next.blank_cell[slot] = lattice[2 * symbols_at + places.blank_cell[p] as usize];
-            next.label_cell[slot] = lattice[2 * symbols_at + places.label_cell[p] as usize];
-        }
-    }
-}
-
-/// Reads the biases under which the other direction packed the lane's cells; its pairs are
-/// numbered from the other end.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-fn read_biases(
-    blank_bias: &mut Array<i32>,
-    label_bias: &mut Array<i32>,
-    biases: &[u32],
-    at: usize,
-    places: &Places,
-    pairs_of_row: usize,
-    num_labels: usize,
-    is_forward: bool,
-    #[comptime] held: usize,
-) {
-    #[unroll]
-    for p in 0..held {
-        let blank = places.blank_cell[p] as usize;
-        let label = places.label_cell[p] as usize - pairs_of_row;
-        let last_label = max(num_labels, 1usize) - 1;
-        let other_blank = select(is_forward, num_labels - blank, blank);
-        let other_label = select(is_forward, last_label - label, label);
-        blank_bias[p] = i32::reinterpret(biases[at + other_blank / held]);
-        label_bias[p] = i32::reinterpret(biases[at + other_label / held]);
-    }
-}
-
-/// Copies the end of every group to the beginning of the next.
-#[cube]
-fn renew(
-    pairs: &mut Pairs,
-    scratch: &mut [u32],
-    parity: usize,
-    lane: usize,
-    which_group: usize,
-    #[comptime] class: Class,
-) {
-    let held = comptime!(class.held);
-    let copied = comptime!(class.block / class.held);
-    let first_copied = comptime!(class.group - copied);
-    let words = comptime!(4 * class.block);
-    let base = parity * comptime!(words * class.groups) + which_group * words;
-    if lane >= first_copied {
-        #[unroll]
-        for p in 0..held {
-            let at = base + (lane - first_copied) * comptime!(4 * held) + comptime!(4 * p);
-            scratch[at] = u32::reinterpret(pairs.blank_m[p]);
-            scratch[at + 1] = u32::reinterpret(pairs.blank_e[p]);
-            scratch[at + 2] = u32::reinterpret(pairs.label_m[p]);
-            scratch[at + 3] = u32::reinterpret(pairs.label_e[p]);
-        }
-    }
-    sync_cube();
-    if which_group > 0 && lane < copied {
-        #[unroll]
-        for p in 0..held {
-            let at = base - words + lane * comptime!(4 * held) + comptime!(4 * p);
-            pairs.blank_m[p] = f32::reinterpret(scratch[at]);
-            pairs.blank_e[p] = i32::reinterpret(scratch[at + 1]);
-            pairs.label_m[p] = f32::reinterpret(scratch[at + 2]);
-            pairs.label_e[p] = i32::reinterpret(scratch[at + 3]);
         }
     }
 }

@@ -2,13 +2,9 @@
 //! One cube a row, its sums in an order that depends on nothing but the sizes.
 
 use super::frames::ln_1p;
-use super::layout::{
-    IMPOSSIBLE, NAN_BITS, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes,
-};
+use super::layout::{IMPOSSIBLE, NAN_BITS, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
-use super::scaled::{
-    Scaled, ZERO_BELOW, ZERO_EXPONENT, choose, normalized, sum2, sum3, zero,
-};
+use super::scaled::{Scaled, ZERO_BELOW, ZERO_EXPONENT, choose, normalized, sum2, sum3, zero};
 use cubecl::prelude::*;
 
 const INFINITY_BITS: u32 = 0x7f80_0000;
