@@ -56,6 +56,104 @@ pub(super) struct Places {
     /// Whether this lane, and no copy, answers for the state.
     pub(super) owns_blank: Array<bool>,
     pub(super) owns_label: Array<bool>,
+    /// Frames that must follow before a path from the state can end.
+    pub(super) blank_needs: Array<u32>,
+    pub(super) label_needs: Array<u32>,
+}
+
+/// Where the plan keeps a row's target, and how long it is.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) labels_at: usize,
+    pub(super) repeats_at: usize,
+    pub(super) num_labels: usize,
+    /// `num_labels - 1`, or 0.
+    pub(super) last_label: usize,
+    /// Pairs for which the row's buffers have room.
+    pub(super) pairs_of_row: usize,
+}
+
+/// Frames that no utterance has: a state past the last label never ends.
+const NEVER: u32 = u32::MAX;
+
+/// The label of pair `j`, in the target's order; some label past the last.
+#[cube]
+fn label_at(j: usize, is_forward: bool, target: &Target) -> usize {
+    let near = min(j, target.last_label);
+    select(is_forward, near, target.last_label - near)
+}
+
+/// The blank of pair `j`, in the target's order; some blank past the last.
+#[cube]
+fn blank_at(j: usize, is_forward: bool, target: &Target) -> usize {
+    let near = min(j, target.num_labels);
+    select(is_forward, near, target.num_labels - near)
+}
+
+/// Repeats among the labels before place `at`.
+#[cube]
+fn repeats_before(at: usize, plan: &[u32], target: &Target) -> u32 {
+    plan[target.repeats_at + min(at, target.num_labels)]
+}
+
+/// Frames that must follow the label of pair `j` before a path can end: one for each label to
+/// come, and one for each repeat among them.
+#[cube]
+pub(super) fn label_needs(j: usize, is_forward: bool, plan: &[u32], target: &Target) -> u32 {
+    let label = label_at(j, is_forward, target);
+    let so_far = repeats_before(label + 1, plan, target);
+    let all = repeats_before(target.num_labels, plan, target);
+    let needs = select(
+        is_forward,
+        (target.last_label - label) as u32 + all - so_far,
+        label as u32 + so_far,
+    );
+    select(j < target.num_labels, needs, NEVER)
+}
+
+/// The same of the blank; none of it repeats the label on its other side.
+#[cube]
+fn blank_needs(j: usize, is_forward: bool, plan: &[u32], target: &Target) -> u32 {
+    let blank = blank_at(j, is_forward, target);
+    let all = repeats_before(target.num_labels, plan, target);
+    let needs = select(
+        is_forward,
+        (target.num_labels - blank) as u32 + all - repeats_before(blank + 1, plan, target),
+        blank as u32 + repeats_before(blank, plan, target),
+    );
+    select(j <= target.num_labels, needs, NEVER)
+}
+
+/// Fills in what there is to know of pair `j`, the lane's `p`-th.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn place(
+    places: &mut Places,
+    #[comptime] p: usize,
+    j: usize,
+    is_copy: bool,
+    is_forward: bool,
+    plan: &[u32],
+    target: &Target,
+    #[comptime] work: Work,
+) {
+    let num_labels = target.num_labels;
+    // Past the last label a lane works on what is nobody's: nothing flows back.
+    let label = label_at(j, is_forward, target);
+    let before = select(is_forward, max(label, 1usize) - 1, min(label + 1, target.last_label));
+    places.may_skip[p] = j > 0
+        && j < num_labels
+        && plan[target.labels_at + label] != plan[target.labels_at + before];
+    places.symbol[p] =
+        select(is_forward, min(j + 1, num_labels), num_labels - min(j, num_labels)) as u32;
+    places.blank_cell[p] = blank_at(j, is_forward, target) as u32;
+    places.label_cell[p] = (target.pairs_of_row + label) as u32;
+    places.owns_blank[p] = !is_copy && j <= num_labels;
+    places.owns_label[p] = !is_copy && j < num_labels;
+    if comptime!(work == Work::Keep) {
+        places.blank_needs[p] = blank_needs(j, is_forward, plan, target);
+        places.label_needs[p] = label_needs(j, is_forward, plan, target);
+    }
 }
 
 /// What a lane has read of the steps to come.
@@ -71,22 +169,20 @@ pub(super) struct Ahead {
     pub(super) column_e: Array<i32>,
 }
 
-/// Reads slot `i` of the steps to come: the emissions of a frame, and the states that the
+/// Reads slot `i` of the steps to come: the emissions of the frame at `symbols_at`, and the states that the
 /// other direction kept there.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn read_ahead(
     next: &mut Ahead,
     #[comptime] i: usize,
-    frame: usize,
-    pairs_of_row: usize,
+    symbols_at: usize,
     symbols: &[Vector<u32, Const<2>>],
     lattice: &[u32],
     places: &Places,
     #[comptime] class: Class,
     #[comptime] work: Work,
 ) {
-    let symbols_at = frame * pairs_of_row;
     let blank = state(symbols[symbols_at]);
     next.blank_m[i] = blank.m;
     next.blank_e[i] = blank.e;
@@ -113,18 +209,16 @@ pub(super) fn read_biases(
     biases: &[u32],
     at: usize,
     places: &Places,
-    pairs_of_row: usize,
-    num_labels: usize,
+    target: &Target,
     is_forward: bool,
     #[comptime] held: usize,
 ) {
     #[unroll]
     for p in 0..held {
         let blank = places.blank_cell[p] as usize;
-        let label = places.label_cell[p] as usize - pairs_of_row;
-        let last_label = max(num_labels, 1usize) - 1;
-        let other_blank = select(is_forward, num_labels - blank, blank);
-        let other_label = select(is_forward, last_label - label, label);
+        let label = places.label_cell[p] as usize - target.pairs_of_row;
+        let other_blank = select(is_forward, target.num_labels - blank, blank);
+        let other_label = select(is_forward, target.last_label - label, label);
         blank_bias[p] = i32::reinterpret(biases[at + other_blank / held]);
         label_bias[p] = i32::reinterpret(biases[at + other_label / held]);
     }

@@ -53,7 +53,7 @@ fn buffer(handle: &Handle, len: usize) -> BufferArg {
 ///
 /// A logit that is NaN or `+inf`, or a frame of nothing but `-inf`, makes its row's loss and
 /// the gradient of its valid frames NaN. A symbol less likely in a frame than
-/// `2^(-2^28 / T)`, such as a masked one, counts as impossible there.
+/// `2^(-2^27 / T)`, such as a masked one, counts as impossible there.
 ///
 /// # Errors
 /// When the buffer is not of the problem's size, sizes exceed what the device takes, the device
@@ -73,9 +73,7 @@ pub fn ctc(
     if logits.size_in_used() < want as u64 {
         return Err(CtcError::LogitsSize { want, got: logits.size_in_used() });
     }
-    if !dtype.is_supported(client) {
-        return Err(CtcError::UnsupportedType { dtype });
-    }
+    check(client, dtype, problem, wants_grad, capacity)?;
     if num_logits == 0 {
         let losses: Vec<f32> =
             (0..batch_size.max(1))
@@ -88,8 +86,7 @@ pub fn ctc(
     }
 
     let class = capacity.class_for(problem.max_label_len());
-    let limit = MAX_WORDS.min((capacity.max_buffer_bytes / 4) as usize);
-    refuse_too_large(dtype, problem, wants_grad, capacity, class, limit)?;
+    let limit = max_words(capacity);
     let group = (1..=batch_size.min(capacity.max_cubes.1 as usize))
         .rev()
         .find(|&rows| ScratchWords::of(problem, rows, wants_grad, class).greatest() <= limit)
@@ -126,15 +123,31 @@ pub fn ctc(
     Ok(Outputs { nll: batch.nll, grad: batch.grad })
 }
 
-/// Everything that can be known to be too much before anything is allocated.
-fn refuse_too_large(
+/// Words of the largest buffer that kernels can address and the device allocates.
+fn max_words(capacity: &Capacity) -> usize {
+    MAX_WORDS.min((capacity.max_buffer_bytes / 4) as usize)
+}
+
+/// Whether [`ctc`] would take a batch. Nothing is allocated or launched, so that a training
+/// may ask at its start for the largest batches to come.
+///
+/// # Errors
+/// Those of [`ctc`], but for logits of another size.
+pub fn check(
+    client: &Client,
     dtype: LogitsType,
     problem: &Problem,
     wants_grad: bool,
     capacity: &Capacity,
-    class: Class,
-    limit: usize,
 ) -> Result<(), CtcError> {
+    if !dtype.is_supported(client) {
+        return Err(CtcError::UnsupportedType { dtype });
+    }
+    if problem.num_logits() == 0 {
+        return Ok(());
+    }
+    let class = capacity.class_for(problem.max_label_len());
+    let limit = max_words(capacity);
     let (rows, frames, classes) =
         (problem.batch_size(), problem.num_frames(), problem.num_classes());
     let labels = problem.max_label_len();

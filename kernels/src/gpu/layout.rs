@@ -3,8 +3,8 @@
 //! | buffer | shape |
 //! |---|---|
 //! | `norms` | `[rows, T, NORM_WORDS]` |
-//! | `symbols` | `[rows, T, S + 1]` emissions, the blank first |
-//! | `lattice` | `[rows, T, 2, S + 1]` words: blanks, then labels |
+//! | `symbols` | `[MARGIN_FRAMES + rows T + MARGIN_FRAMES, S + 1]` emissions, the blank first |
+//! | `lattice` | `[MARGIN_FRAMES + rows T + MARGIN_FRAMES, 2, S + 1]` words: blanks, then labels |
 //! | `biases` | `[rows, 2, blocks, lanes]` |
 //! | `states` | `[rows, 2, S + 1, STATE_WORDS]` |
 //! | `columns` | `[2, rows, 2, T]` states |
@@ -16,6 +16,9 @@ use super::capacity::Class;
 use crate::Problem;
 use cubecl::prelude::*;
 
+/// Frames before the first and after the last, so that reading ahead needs no bounds. Nothing
+/// that is read there is used.
+pub(super) const MARGIN_FRAMES: usize = 32;
 /// Words of a frame's norm: greatest logit, `1 / sum`, `ln sum` of `sum(e^(x - max))`, and
 /// whether it has none of these.
 pub(super) const NORM_WORDS: usize = 4;
@@ -65,14 +68,15 @@ pub(super) struct ScratchWords {
 impl ScratchWords {
     pub(super) fn of(problem: &Problem, num_rows: usize, wants_grad: bool, class: Class) -> Self {
         let frames = num_rows * problem.num_frames();
+        let with_margins = frames + 2 * MARGIN_FRAMES;
         let pairs = problem.max_label_len() + 1;
         let lanes = problem.max_label_len() / class.held + 1;
         // A buffer has an element, used or not.
         let if_wanted = |words: usize| if wants_grad { words } else { 2 };
         Self {
-            symbols: frames * pairs * 2,
+            symbols: with_margins * pairs * 2,
             norms: frames * NORM_WORDS,
-            lattice: if_wanted(frames * pairs * 2),
+            lattice: if_wanted(with_margins * pairs * 2),
             biases: if_wanted(num_rows * 2 * max_blocks(problem, class) * lanes),
             states: num_rows * 2 * pairs * STATE_WORDS,
             columns: if class.in_strips { 2 * 2 * frames * 2 } else { 2 },

@@ -27,5 +27,5 @@ mod total;
 pub use capacity::{Capacity, LongTargets, Path};
 pub use error::CtcError;
 pub use exchange::Lanes;
-pub use launch::{Gradient, Outputs, ctc};
+pub use launch::{Gradient, Outputs, check, ctc};
 pub use logits::LogitsType;
