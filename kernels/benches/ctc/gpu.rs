@@ -4,11 +4,12 @@
 use crate::draw::{Batch, Shape, draw};
 use crate::report::{Times, Type, errors};
 use asr_kernels::gpu::{Capacity, Gradient, Lanes, LogitsType, Outputs, ctc};
-use cubecl::memory_management::MemoryScope;
+use cubecl::MemoryScope;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
-use std::time::Instant;
+use std::sync::Mutex;
+use std::time::{Instant, SystemTime};
 
 /// The shapes of the project's table.
 const TABLE: [Shape; 5] = [
@@ -25,7 +26,9 @@ const FLOOR_BYTES_PER_MS: f64 = 4.3e9;
 const FLOOR_STEP_MS: f64 = 1e-4;
 
 struct Device {
+    runtime: String,
     name: String,
+    lines: Mutex<Vec<String>>,
     client: Client,
     capacity: Capacity,
 }
@@ -48,7 +51,29 @@ impl Device {
         .map_err(|err| err.to_string())?;
         let client = device.client();
         let capacity = Capacity::of(&client);
-        Ok(Self { name: client.properties().identity.name.to_string(), client, capacity })
+        let runtime = client.name().to_owned();
+        let name = client.properties().identity.name.to_string();
+        Ok(Self { runtime, name, lines: Mutex::default(), client, capacity })
+    }
+
+    fn report(&self, line: String) {
+        println!("{line}");
+        self.lines.lock().expect("no holder panics").push(line);
+    }
+
+    /// Writes all that was reported as one JSON object.
+    fn write(&self, path: &str) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let seconds = since.map_or(0, |since| since.as_secs());
+        let text = format!(
+            "{{\n\"made_by\": \"cargo bench -p asr-kernels --bench ctc\",\n\"runtime\": \"{}\",\n\"device\": \"{}\",\n\"unix_time\": {seconds},\n\"measurements\": [\n{}\n]\n}}\n",
+            self.runtime,
+            self.name,
+            self.lines.lock().expect("no holder panics").join(",\n"),
+        );
+        if let Err(err) = std::fs::write(path, text) {
+            eprintln!("{path}: {err}");
+        }
     }
 
     fn sync(&self) {
@@ -136,12 +161,13 @@ impl Device {
         let pairs = shape.labels + 1;
         let lattice = shape.batch * shape.frames * (2 * shape.labels + 1) * 4;
         let emissions = shape.batch * shape.frames * pairs * 8;
-        println!(
-            "{{\"section\":\"{section}\",\"device\":\"{}\",\"dtype\":\"{dtype:?}\",\"b\":{},\"t\":{},\"c\":{},\"u\":{},\"ragged\":{},\
-             \"sync_ms\":{:.4},\"sync_p10_ms\":{:.4},\"sync_p90_ms\":{:.4},\"queued_ms\":{:.4},\"device_ms\":{:.4},\"nll_only_ms\":{:.4},\
+        self.report(format!(
+            "{{\"section\":\"{section}\",\"device\":\"{}\",\"class\":\"{}\",\"dtype\":\"{dtype:?}\",\"b\":{},\"t\":{},\"c\":{},\"u\":{},\"ragged\":{},\
+             \"sync_ms\":{:.4},\"sync_p10_ms\":{:.4},\"sync_p90_ms\":{:.4},\"queued_ms\":{:.4},\"device_ms\":{},\"nll_only_ms\":{:.4},\
              \"first_ms\":{first_ms:.1},\"floor_ms\":{floor_ms:.4},\"in_use_bytes\":{held},\"lattice_bytes\":{lattice},\"emission_bytes\":{emissions},\
              \"loss_error\":{loss_error:.2e},\"grad_error\":{grad_error:.2e},\"right\":{is_right}}}",
             self.name,
+            self.capacity.class_name(batch.problem.max_label_len()),
             shape.batch,
             shape.frames,
             shape.classes,
@@ -151,9 +177,9 @@ impl Device {
             sync_ms.at(0.1),
             sync_ms.at(0.9),
             Times::of(queued).at(0.5),
-            if device.is_empty() { f64::NAN } else { Times::of(device).at(0.5) },
+            if device.is_empty() { "null".into() } else { format!("{:.4}", Times::of(device).at(0.5)) },
             nll_ms.at(0.5),
-        );
+        ));
     }
 
     /// A run whose longest target changes every step: nothing may be compiled again within a class.
@@ -180,18 +206,25 @@ impl Device {
         let firsts: Vec<String> =
             firsts.iter().map(|(class, ms)| format!("\"{class}\":{ms:.1}")).collect();
         let times = Times::of(others);
-        println!(
+        self.report(format!(
             "{{\"section\":\"changing\",\"device\":\"{}\",\"steps\":100,\"first_of_class_ms\":{{{}}},\"median_ms\":{:.4},\"max_ms\":{:.4}}}",
             self.name,
             firsts.join(","),
             times.at(0.5),
             times.at(1.0),
-        );
+        ));
     }
 }
 
 /// Runs the sections that `only` names, or all.
-pub fn bench(device: &str, repeats: usize, only: Option<&str>, lanes: Option<&str>) {
+pub fn bench(
+    device: &str,
+    repeats: usize,
+    only: Option<&str>,
+    lanes: Option<&str>,
+    shapes: Option<&str>,
+    json: Option<&str>,
+) {
     let mut device = match Device::open(device) {
         Ok(device) => device,
         Err(err) => {
@@ -208,8 +241,10 @@ pub fn bench(device: &str, repeats: usize, only: Option<&str>, lanes: Option<&st
     eprintln!("{:?}", device.capacity);
     let wants = |section: &str| only.is_none_or(|only| only.split(',').any(|one| one == section));
     if wants("table") {
-        for shape in TABLE {
-            device.measure("table", shape, Type::F32, repeats);
+        for (i, shape) in TABLE.into_iter().enumerate() {
+            if shapes.is_none_or(|shapes| shapes.split(',').any(|one| one == i.to_string())) {
+                device.measure("table", shape, Type::F32, repeats);
+            }
         }
     }
     if wants("types") {
@@ -251,5 +286,8 @@ pub fn bench(device: &str, repeats: usize, only: Option<&str>, lanes: Option<&st
         device.measure("long", Shape::full(1, 14_000, 32, 12_000), Type::F32, 5);
         // The bar's own shape cannot be spelt: 12,000 labels in 4,000 frames.
         device.measure("long", Shape::full(1, 4000, 32, 12_000), Type::F32, 5);
+    }
+    if let Some(path) = json {
+        device.write(path);
     }
 }

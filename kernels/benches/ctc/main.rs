@@ -2,6 +2,7 @@
 //!
 //!     cargo bench -p asr-kernels [--features cuda,vulkan] -- [cpu|cuda|vulkan|wgpu] [REPEATS]
 //!         [only=table,types,ragged,sweeps,changing,long] [lanes=plane,shared]
+//!         [shapes=0,3] [json=FILE]
 //!
 //! `scripts/bench_ctc.py` sets the CPU's figures beside PyTorch's. The binary that
 //! `cargo bench --no-run` builds runs by itself on another machine.
@@ -76,7 +77,9 @@ fn main() {
         device => {
             let only = args.iter().find_map(|arg| arg.strip_prefix("only="));
             let lanes = args.iter().find_map(|arg| arg.strip_prefix("lanes="));
-            gpu::bench(device, repeats, only, lanes);
+            let shapes = args.iter().find_map(|arg| arg.strip_prefix("shapes="));
+            let json = args.iter().find_map(|arg| arg.strip_prefix("json="));
+            gpu::bench(device, repeats, only, lanes, shapes, json);
         }
         #[cfg(not(feature = "gpu"))]
         device => {

@@ -49,7 +49,7 @@ use ops::CtcOps;
 ///
 /// If `logits` has another shape than `problem` was validated for, or another type than these; on a
 /// GPU, if the batch is beyond what the device launches at once, in the kernel's own words: ask
-/// [`capacity`] first.
+/// [`admits`] first.
 pub fn ctc_loss(logits: Tensor<3>, problem: Arc<Problem>) -> Tensor<1> {
     assert_eq!(
         logits.dims(),
@@ -63,6 +63,37 @@ pub fn ctc_loss(logits: Tensor<3>, problem: Arc<Problem>) -> Tensor<1> {
     );
     Tensor::from_dispatch(Dispatch::ctc_nll(logits.into_dispatch(), problem))
 }
+
+/// Whether [`ctc_loss`] takes f32 batches like `problem` on `device`, gradient included. Nothing is
+/// launched: a training asks at its start for the largest batches to come.
+///
+/// # Errors
+///
+/// In the kernel's words: what is too large, and what the device takes. A CPU takes everything.
+pub fn admits(device: &burn::tensor::Device, problem: &Problem) -> Result<(), Refusal> {
+    #[cfg(feature = "gpu")]
+    if let burn::backend::DispatchDevice::Cube(cube) = device.clone().inner().as_dispatch() {
+        let client = cube.client();
+        let capacity = asr_kernels::gpu::Capacity::of(&client);
+        let dtype = asr_kernels::gpu::LogitsType::F32;
+        return asr_kernels::gpu::check(&client, dtype, problem, true, &capacity)
+            .map_err(|error| Refusal(error.to_string()));
+    }
+    let _ = (device, problem);
+    Ok(())
+}
+
+/// Why a device does not take a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(String);
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
 
 /// What the kernels can do on `device`; `None` on the CPU, which has no such limits.
 #[cfg(feature = "gpu")]

@@ -6,8 +6,8 @@ use cubecl::prelude::*;
 
 /// Planes of a cube and pairs of states a lane: a handful of kernels serve every target
 /// length, so no batch waits for a compiler because its longest target is new.
-const PLANE_CLASSES: [(usize, usize); 8] =
-    [(1, 2), (2, 2), (4, 2), (8, 2), (16, 2), (16, 4), (32, 4), (32, 8)];
+const PLANE_CLASSES: [(usize, usize); 7] =
+    [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (16, 2), (16, 4)];
 /// Units of a cube and pairs of states a unit, where planes cannot be used.
 const SHARED_CLASSES: [(usize, usize); 5] = [(64, 2), (128, 2), (256, 2), (256, 4), (256, 8)];
 
@@ -33,12 +33,12 @@ impl Class {
     fn of_planes(lanes: Lanes, groups: usize, held: usize) -> Self {
         let group = lanes.count(0);
         let block = (group * held / 4).min(16);
-        let ahead = (16 / held).min(8).min(block);
+        let ahead = (8 / held).clamp(2, 4).min(block);
         Self { lanes, group, groups, held, block, ahead, in_strips: false }
     }
 
     fn of_shared(units: usize, held: usize) -> Self {
-        let ahead = (16 / held).min(8);
+        let ahead = (8 / held).clamp(2, 4);
         let lanes = Lanes::Shared;
         Self { lanes, group: units, groups: 1, held, block: 16, ahead, in_strips: false }
     }
@@ -182,7 +182,7 @@ impl Capacity {
         if let Ok(text) = std::env::var("CTC_CLASS") {
             let n: Vec<usize> = text.split(',').map(|x| x.parse().expect("a number")).collect();
             let base = Class::of_planes(self.lanes, n[0], n[1]);
-            return Class { block: n[2], ahead: n[3], ..base };
+            return Class { block: n[2], ahead: n[3], in_strips: n.len() > 4, ..base };
         }
         let classes = self.classes();
         let largest = classes[classes.len() - 1];
@@ -237,11 +237,11 @@ mod tests {
     #[test]
     fn rows_go_in_strips_only_when_they_must() {
         let planes = device(Lanes::Plane(32));
-        assert_eq!(planes.max_shared_labels, 256 + 31 * 240 - 1);
+        assert_eq!(planes.max_shared_labels, 128 + 15 * 112 - 1);
         assert_eq!(planes.path_for(planes.max_shared_labels), Path::Cube);
         assert_eq!(planes.path_for(planes.max_shared_labels + 1), Path::Global { strips: 2 });
-        assert_eq!(planes.with_shared_memory(0).path_for(63), Path::Cube);
-        assert_eq!(planes.with_shared_memory(0).path_for(128), Path::Global { strips: 3 });
+        assert_eq!(planes.with_shared_memory(0).path_for(31), Path::Cube);
+        assert_eq!(planes.with_shared_memory(0).path_for(64), Path::Global { strips: 3 });
         let shared = device(Lanes::Shared);
         assert_eq!(shared.max_shared_labels, 2047);
         assert_eq!(shared.path_for(2048), Path::Global { strips: 2 });

@@ -2,13 +2,15 @@
 //! the target's symbols, so that the lattice reads what it needs from contiguous memory.
 
 use super::exchange::{Lanes, group_max, group_sum};
-use super::layout::{NORM_WORDS, Sizes};
+use super::layout::{MARGIN_FRAMES, NORM_WORDS, Sizes};
 use super::plan::HEADER;
-use super::scaled::{EMISSION_BIAS, IMPOSSIBLE_EXPONENT, normalized, pow2};
+use super::scaled::{IMPOSSIBLE_EXPONENT, normalized, pow2};
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 const EXPONENT_BITS: u32 = 0x7f80_0000;
+/// More than any group has lanes.
+const BAD_LANE: f32 = 256.0;
 const NEGATIVE_INFINITY_BITS: u32 = 0xff80_0000;
 
 /// How frames are spread over cubes, known when a kernel is compiled.
@@ -109,35 +111,29 @@ pub(super) fn read_frames<F: Float, N: Size>(
     let row = sizes.first_row as usize + local_row;
     let (num_frames, num_classes) = (sizes.num_frames as usize, sizes.num_classes as usize);
     let max_labels = sizes.max_labels as usize;
-    let plan_at = row * (HEADER + 3 * max_labels + 1);
+    let plan_at = row * (HEADER + 4 * max_labels + 2);
     let is_valid = t < plan[plan_at] as usize;
     let vectors = select(is_valid, num_classes / width, 0usize);
     let first = (row * num_frames + t) * (num_classes / width);
 
-    // The greatest logit so far, how often it was seen beyond the first, and the others' sum as
-    // shares of it. The 1 of the greatest is left out of the sum: what a confident frame loses
-    // is in the digits that adding it would round away.
+    // The greatest logit so far, and the others' sum as shares of it. The 1 of the greatest is
+    // left out of the sum: what a confident frame loses is in the digits that adding it would
+    // round away. A masked logit counts as the lowest float, whose share of any other is 0.
     let mut greatest = f32::new(f32::MIN);
     let mut others = 0.0f32;
-    let mut num_finite = 0.0f32;
-    let mut num_bad = 0.0f32;
+    let mut bad = 0u32;
     let mut i = lane;
     while i < vectors {
         let vector = logits[first + i];
         #[unroll]
         for k in 0..width {
-            let x = f32::cast_from(vector.extract(k));
-            if is_finite(x) {
-                let share = decay(x - greatest);
-                let is_greater = x > greatest;
-                let grown = select(num_finite > 0.0f32, (others + 1.0f32) * share, 0.0f32);
-                let added = select(num_finite > 0.0f32, others + share, 0.0f32);
-                others = select(is_greater, grown, added);
-                greatest = max(greatest, x);
-                num_finite += 1.0f32;
-            } else if u32::reinterpret(x) != NEGATIVE_INFINITY_BITS {
-                num_bad += 1.0f32;
-            }
+            let given = f32::cast_from(vector.extract(k));
+            let usable = is_finite(given);
+            let x = select(usable, given, f32::new(f32::MIN));
+            bad |= select(usable, 0u32, u32::reinterpret(given) ^ NEGATIVE_INFINITY_BITS);
+            let share = decay(x - greatest);
+            others = select(x > greatest, (others + 1.0f32) * share, others + share);
+            greatest = max(greatest, x);
         }
         i += class.group;
     }
@@ -149,15 +145,16 @@ pub(super) fn read_frames<F: Float, N: Size>(
     }));
     let slot = UNIT_POS_X as usize;
     let top = group_max(greatest, &mut scratch, slot, class.group, class.lanes);
-    let is_top = num_finite > 0.0f32 && greatest == top;
+    let is_top = greatest == top;
     let ones = select(is_top, 1.0f32, 0.0f32);
-    let scaled =
-        select(num_finite > 0.0f32, (others + 1.0f32) * exact_decay(greatest - top), 0.0f32);
-    let rest = select(is_top, others, scaled);
-    let tops = group_sum(ones, &mut scratch, slot, class.group, class.lanes);
+    let rest = select(is_top, others, (others + 1.0f32) * exact_decay(greatest - top));
+    // Two counts of lanes in one sum, which an f32 holds exactly.
+    let marks = ones + select(bad != 0u32, BAD_LANE, 0.0f32);
+    let all_marks = group_sum(marks, &mut scratch, slot, class.group, class.lanes);
     let rests = group_sum(rest, &mut scratch, slot, class.group, class.lanes);
-    let bad = group_sum(num_bad, &mut scratch, slot, class.group, class.lanes);
-    let is_bad = bad > 0.0f32 || tops == 0.0f32;
+    let bad_lanes = (all_marks * (1.0f32 / BAD_LANE)).floor();
+    let tops = all_marks - bad_lanes * BAD_LANE;
+    let is_bad = bad_lanes > 0.0f32 || top == f32::new(f32::MIN);
     let others = rests + (tops - 1.0f32);
 
     if is_valid {
@@ -171,7 +168,7 @@ pub(super) fn read_frames<F: Float, N: Size>(
             norms[frame] = norm;
         }
         let unit = reduced(top);
-        let symbols_at = frame * (max_labels + 1);
+        let symbols_at = (frame + MARGIN_FRAMES) * (max_labels + 1);
         let mut symbol = lane;
         while symbol < plan[plan_at + 1] as usize + 1 {
             let mut class_of = sizes.blank as usize;
@@ -191,7 +188,7 @@ pub(super) fn read_frames<F: Float, N: Size>(
             emission.insert(0usize, u32::reinterpret(select(is_possible, share.m, 1.0f32)));
             emission.insert(
                 1usize,
-                u32::reinterpret(select(is_possible, share.e, IMPOSSIBLE_EXPONENT) - EMISSION_BIAS),
+                u32::reinterpret(select(is_possible, share.e, IMPOSSIBLE_EXPONENT)),
             );
             symbols[symbols_at + symbol] = emission;
             symbol += class.group;

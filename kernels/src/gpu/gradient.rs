@@ -4,13 +4,19 @@
 
 use super::exchange::group_sum;
 use super::frames::{FrameClass, is_finite, scratch_words};
-use super::layout::{IMPOSSIBLE, SOUND, SUMMARY_WORDS, Sizes};
+use super::layout::{IMPOSSIBLE, MARGIN_FRAMES, SOUND, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 /// Classes whose occupancies are gathered before they are written.
 pub(super) const TILE: usize = 512;
+
+/// An occupancy, without what the sweep leaves of a zero.
+#[cube]
+fn perceptible(x: f32) -> f32 {
+    select(x > 1.0e-30f32, x, 0.0f32)
+}
 
 /// Cubes: `[frames, rows]`. `N` logits are read and written at once; `N` divides `TILE`.
 /// `factors` `[B]` multiply the rows' gradients if `is_scaled`.
@@ -37,7 +43,7 @@ pub(super) fn write_gradient<F: Float, N: Size>(
     let row = sizes.first_row as usize + local_row;
     let (num_frames, num_classes) = (sizes.num_frames as usize, sizes.num_classes as usize);
     let max_labels = sizes.max_labels as usize;
-    let plan_at = row * (HEADER + 3 * max_labels + 1);
+    let plan_at = row * (HEADER + 4 * max_labels + 2);
     let num_labels = plan[plan_at + 1] as usize;
     let num_runs = plan[plan_at + 2] as usize;
     let positions_at = plan_at + HEADER + max_labels;
@@ -47,7 +53,7 @@ pub(super) fn write_gradient<F: Float, N: Size>(
     let is_sound = is_valid && verdict == SOUND;
     let first = (row * num_frames + t) * (num_classes / width);
     let frame = local_row * num_frames + min(t, num_frames - 1);
-    let blanks_at = 2 * frame * (max_labels + 1);
+    let blanks_at = 2 * (frame + MARGIN_FRAMES) * (max_labels + 1);
     let labels_at = blanks_at + max_labels + 1;
 
     let mut greatest = 0.0f32;
@@ -80,7 +86,7 @@ pub(super) fn write_gradient<F: Float, N: Size>(
         1
     }));
     let slot = UNIT_POS_X as usize;
-    let blanks = group_sum(blanks, &mut scratch, slot, class.group, class.lanes);
+    let blanks = perceptible(group_sum(blanks, &mut scratch, slot, class.group, class.lanes));
 
     let mut occupied = Shared::<[f32]>::new_slice(comptime!(TILE * class.frames));
     let occupied_at = which * TILE;
@@ -109,7 +115,7 @@ pub(super) fn write_gradient<F: Float, N: Size>(
                     for i in start..end {
                         sum += lattice[labels_at + plan[positions_at + i] as usize];
                     }
-                    occupied[occupied_at + class_of - tile] = sum;
+                    occupied[occupied_at + class_of - tile] = perceptible(sum);
                 }
                 run += class.group;
             }

@@ -2,15 +2,16 @@
 //! in groups of rows; nothing else about them changes.
 
 use super::capacity::{Capacity, Class, LongTargets};
+use super::error::CtcError;
 use super::frames::{FrameClass, read_frames};
 use super::gradient::{TILE, write_gradient};
-use super::layout::{NORM_WORDS, STATE_WORDS, SUMMARY_WORDS, SizesLaunch};
+use super::layout::{NORM_WORDS, ScratchWords, SizesLaunch, max_blocks};
+use super::logits::LogitsType;
 use super::plan::{pack, row_words as plan_row_words};
 use super::scaled::EXPONENT_RANGE;
 use super::sweep::{SpanLaunch, Work, sweep};
 use super::total::total;
 use crate::Problem;
-use cubecl::ir::{ElemType, FloatKind};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -19,40 +20,6 @@ const MAX_WORDS: usize = u32::MAX as usize;
 
 /// Units of the cube that sums a row's total.
 const TOTAL_UNITS: usize = 256;
-
-/// What the logits are made of; so is their gradient. States and losses are f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogitsType {
-    /// 32 bits.
-    F32,
-    /// 16 bits, 5 of exponent.
-    F16,
-    /// 16 bits, 8 of exponent.
-    Bf16,
-}
-
-impl LogitsType {
-    /// Bytes of one logit.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-
-    fn elem(self) -> ElemType {
-        ElemType::Float(match self {
-            Self::F32 => FloatKind::F32,
-            Self::F16 => FloatKind::F16,
-            Self::Bf16 => FloatKind::BF16,
-        })
-    }
-
-    /// Whether kernels of this device can compute with it.
-    pub fn is_supported(self, client: &Client) -> bool {
-        client.properties().supports_type(self.elem())
-    }
-}
 
 /// What to make besides the losses.
 #[derive(Clone, Copy, Debug)]
@@ -66,78 +33,6 @@ pub enum Gradient<'a> {
     Times(&'a Handle),
 }
 
-/// Why a batch was not launched.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CtcError {
-    /// The logits are not the problem's.
-    #[error(
-        "logits of {want} bytes (batch x frames x classes) were promised but the buffer holds {got}"
-    )]
-    LogitsSize {
-        /// Bytes of the problem's logits.
-        want: usize,
-        /// Bytes of the buffer.
-        got: u64,
-    },
-    /// A tensor beyond the kernels' reach.
-    #[error(
-        "{what} needs {words} 32-bit words and this device takes {limit} at once: \
-         use shorter utterances or a smaller batch"
-    )]
-    TooLarge {
-        /// Which tensor.
-        what: &'static str,
-        /// Its words.
-        words: usize,
-        /// The most that one may have.
-        limit: usize,
-    },
-    /// A frame whose classes or labels outgrow a loop.
-    #[error(
-        "{classes} classes and {labels} labels need more than the {limit} loop iterations \
-         that one launch may make on this device"
-    )]
-    FrameTooWide {
-        /// Classes of the logits.
-        classes: usize,
-        /// The longest target.
-        labels: usize,
-        /// Iterations of one unit.
-        limit: usize,
-    },
-    /// A type of logits that the device's kernels cannot compute with.
-    #[error("this device cannot compute with {dtype:?} logits: cast them to f32")]
-    UnsupportedType {
-        /// The type.
-        dtype: LogitsType,
-    },
-    /// A target that no cube holds, where the policy is to refuse it.
-    #[error(
-        "row {row}: its target of {labels} labels is longer than the {capacity} that this device \
-         sweeps at once: allow `long_targets = \"global\"` or leave the utterance out"
-    )]
-    LongTarget {
-        /// The row of the longest target.
-        row: usize,
-        /// Its labels.
-        labels: usize,
-        /// The longest target that fits.
-        capacity: usize,
-    },
-    /// More rows or frames than the device can be asked for at once.
-    #[error(
-        "a batch of {rows} rows x {frames} frames is beyond the {limit:?} cubes this device launches at once"
-    )]
-    TooManyCubes {
-        /// Rows of the batch.
-        rows: usize,
-        /// Frames of the logits.
-        frames: usize,
-        /// Cubes along x and y.
-        limit: (u32, u32),
-    },
-}
-
 /// Buffers that a launch fills.
 #[derive(Debug)]
 pub struct Outputs {
@@ -145,48 +40,6 @@ pub struct Outputs {
     pub nll: Handle,
     /// Its gradient with respect to the logits, `[B, T, C]` of their type, if wanted.
     pub grad: Option<Handle>,
-}
-
-/// Words of each buffer between the passes, for so many rows.
-#[derive(Clone, Copy)]
-struct ScratchWords {
-    symbols: usize,
-    norms: usize,
-    lattice: usize,
-    biases: usize,
-    states: usize,
-    columns: usize,
-    summary: usize,
-}
-
-impl ScratchWords {
-    fn of(problem: &Problem, num_rows: usize, wants_grad: bool, class: Class) -> Self {
-        let frames = num_rows * problem.num_frames();
-        let pairs = problem.max_label_len() + 1;
-        let lanes = problem.max_label_len() / class.held + 1;
-        // A buffer has an element, used or not.
-        let if_wanted = |words: usize| if wants_grad { words } else { 2 };
-        Self {
-            symbols: frames * pairs * 2,
-            norms: frames * NORM_WORDS,
-            lattice: if_wanted(frames * pairs * 2),
-            biases: if_wanted(num_rows * 2 * max_blocks(problem, class) * lanes),
-            states: num_rows * 2 * pairs * STATE_WORDS,
-            columns: if class.in_strips { 2 * 2 * frames * 2 } else { 2 },
-            summary: num_rows * SUMMARY_WORDS,
-        }
-    }
-
-    fn greatest(&self) -> usize {
-        [self.symbols, self.norms, self.lattice, self.biases, self.states, self.columns]
-            .into_iter()
-            .fold(self.summary, usize::max)
-    }
-}
-
-/// Blocks of steps from an end of the longest utterance to its middle.
-fn max_blocks(problem: &Problem, class: Class) -> usize {
-    problem.num_frames().div_ceil(2).div_ceil(class.block)
 }
 
 /// A buffer of so many elements.
@@ -200,7 +53,7 @@ fn buffer(handle: &Handle, len: usize) -> BufferArg {
 ///
 /// A logit that is NaN or `+inf`, or a frame of nothing but `-inf`, makes its row's loss and
 /// the gradient of its valid frames NaN. A symbol less likely in a frame than
-/// `2^(-2^28 / T)`, such as a masked one, counts as impossible there.
+/// `2^(-2^27 / T)`, such as a masked one, counts as impossible there.
 ///
 /// # Errors
 /// When the buffer is not of the problem's size, sizes exceed what the device takes, the device
@@ -220,9 +73,7 @@ pub fn ctc(
     if logits.size_in_used() < want as u64 {
         return Err(CtcError::LogitsSize { want, got: logits.size_in_used() });
     }
-    if !dtype.is_supported(client) {
-        return Err(CtcError::UnsupportedType { dtype });
-    }
+    check(client, dtype, problem, wants_grad, capacity)?;
     if num_logits == 0 {
         let losses: Vec<f32> =
             (0..batch_size.max(1))
@@ -235,8 +86,7 @@ pub fn ctc(
     }
 
     let class = capacity.class_for(problem.max_label_len());
-    let limit = MAX_WORDS.min((capacity.max_buffer_bytes / 4) as usize);
-    refuse_too_large(dtype, problem, wants_grad, capacity, class, limit)?;
+    let limit = max_words(capacity);
     let group = (1..=batch_size.min(capacity.max_cubes.1 as usize))
         .rev()
         .find(|&rows| ScratchWords::of(problem, rows, wants_grad, class).greatest() <= limit)
@@ -273,15 +123,31 @@ pub fn ctc(
     Ok(Outputs { nll: batch.nll, grad: batch.grad })
 }
 
-/// Everything that can be known to be too much before anything is allocated.
-fn refuse_too_large(
+/// Words of the largest buffer that kernels can address and the device allocates.
+fn max_words(capacity: &Capacity) -> usize {
+    MAX_WORDS.min((capacity.max_buffer_bytes / 4) as usize)
+}
+
+/// Whether [`ctc`] would take a batch. Nothing is allocated or launched, so that a training
+/// may ask at its start for the largest batches to come.
+///
+/// # Errors
+/// Those of [`ctc`], but for logits of another size.
+pub fn check(
+    client: &Client,
     dtype: LogitsType,
     problem: &Problem,
     wants_grad: bool,
     capacity: &Capacity,
-    class: Class,
-    limit: usize,
 ) -> Result<(), CtcError> {
+    if !dtype.is_supported(client) {
+        return Err(CtcError::UnsupportedType { dtype });
+    }
+    if problem.num_logits() == 0 {
+        return Ok(());
+    }
+    let class = capacity.class_for(problem.max_label_len());
+    let limit = max_words(capacity);
     let (rows, frames, classes) =
         (problem.batch_size(), problem.num_frames(), problem.num_classes());
     let labels = problem.max_label_len();

@@ -11,16 +11,21 @@
 //! is decided in integers and written as bits, which WGSL would let a compiler fold away.
 
 mod capacity;
+mod error;
 mod exchange;
 mod frames;
 mod gradient;
+mod held;
 mod launch;
 mod layout;
+mod logits;
 mod plan;
 mod scaled;
 mod sweep;
 mod total;
 
 pub use capacity::{Capacity, LongTargets, Path};
+pub use error::CtcError;
 pub use exchange::Lanes;
-pub use launch::{CtcError, Gradient, LogitsType, Outputs, ctc};
+pub use launch::{Gradient, Outputs, check, ctc};
+pub use logits::LogitsType;

@@ -10,11 +10,16 @@
 //! one barrier a block instead of one a step.
 
 use super::capacity::Class;
-use super::exchange::{from_left, greatest_of_left};
-use super::layout::{SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
+use super::exchange::{Lanes, from_left, greatest_of_left};
+use super::held::{
+    Ahead, Pairs, Places, Target, blank_of, label_needs, label_of, place, read_ahead, read_biases,
+    renew, set_blank, set_label, state,
+};
+use super::layout::{MARGIN_FRAMES, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
 use super::scaled::{
-    Scaled, ZERO_EXPONENT, choose, copied, emit, one, packed, share, sum2, sum3, unpacked, zero,
+    Scaled, ZERO_EXPONENT, choose, copied, emit, one, packed, renormalized, share, sum2, sum3,
+    zero, zero_unless,
 };
 use cubecl::prelude::*;
 
@@ -42,81 +47,20 @@ pub(super) struct Span {
     pub(super) max_blocks: u32,
 }
 
-/// A lane's pairs.
-#[derive(CubeType)]
-struct Pairs {
-    blank_m: Array<f32>,
-    blank_e: Array<i32>,
-    label_m: Array<f32>,
-    label_e: Array<i32>,
-}
-
+/// What came from the left, or zero for lane 0. PTX promises lane 0 its own value, of which the
+/// mantissa may stay; elsewhere what it gets may be no mantissa at all.
 #[cube]
-fn blank_of(pairs: &Pairs, #[comptime] p: usize) -> Scaled {
-    Scaled { m: pairs.blank_m[p], e: pairs.blank_e[p] }
-}
-
-#[cube]
-fn label_of(pairs: &Pairs, #[comptime] p: usize) -> Scaled {
-    Scaled { m: pairs.label_m[p], e: pairs.label_e[p] }
-}
-
-#[cube]
-fn set_blank(pairs: &mut Pairs, #[comptime] p: usize, value: &Scaled) {
-    pairs.blank_m[p] = value.m;
-    pairs.blank_e[p] = value.e;
-}
-
-#[cube]
-fn set_label(pairs: &mut Pairs, #[comptime] p: usize, value: &Scaled) {
-    pairs.label_m[p] = value.m;
-    pairs.label_e[p] = value.e;
-}
-
-#[cube]
-fn state(word_pair: Vector<u32, Const<2>>) -> Scaled {
-    Scaled {
-        m: f32::reinterpret(word_pair.extract(0usize)),
-        e: i32::reinterpret(word_pair.extract(1usize)),
+fn from_left_or_zero(lane: usize, shifted: &Scaled, #[comptime] class: Class) -> Scaled {
+    if comptime!(class.lanes == Lanes::Ptx) {
+        zero_unless(lane > 0, shifted)
+    } else {
+        choose(lane > 0, shifted, &zero())
     }
 }
 
-/// What a lane knows of its pairs for good.
-#[derive(CubeType)]
-struct Places {
-    /// Places of the labels in a frame's symbols.
-    symbol: Array<u32>,
-    may_skip: Array<bool>,
-    /// Places in a frame's lattice cells, which are the target's order in both directions.
-    blank_cell: Array<u32>,
-    label_cell: Array<u32>,
-    /// Whether this lane, and no copy, answers for the state.
-    owns_blank: Array<bool>,
-    owns_label: Array<bool>,
-}
-
-/// What a lane has read of the steps to come.
-#[derive(CubeType)]
-struct Ahead {
-    blank_m: Array<f32>,
-    blank_e: Array<i32>,
-    label_m: Array<f32>,
-    label_e: Array<i32>,
-    blank_cell: Array<u32>,
-    label_cell: Array<u32>,
-    column_m: Array<f32>,
-    column_e: Array<i32>,
-}
-
-/// The frame of a virtual step, which may lie before the first or past the last.
-#[cube]
-fn frame_of(now: usize, pad: usize, frame_len: usize, is_forward: bool) -> usize {
-    let step = min(max(now, pad) - pad, frame_len - 1);
-    select(is_forward, step, frame_len - 1 - step)
-}
-
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments)]
+// A comptime condition may not be joined to one of run time.
+#[allow(clippy::too_many_arguments, clippy::collapsible_if)]
 pub(super) fn sweep(
     plan: &[u32],
     symbols: &[Vector<u32, Const<2>>],
@@ -148,10 +92,16 @@ pub(super) fn sweep(
     let num_frames = sizes.num_frames as usize;
     let max_labels = sizes.max_labels as usize;
     let pairs_of_row = max_labels + 1;
-    let plan_at = row * (HEADER + 3 * max_labels + 1);
-    let labels_at = plan_at + HEADER;
+    let plan_at = row * (HEADER + 4 * max_labels + 2);
     let frame_len = select(plan[plan_at + 3] == 1u32, plan[plan_at] as usize, 0usize);
     let num_labels = plan[plan_at + 1] as usize;
+    let target = Target {
+        labels_at: plan_at + HEADER,
+        repeats_at: plan_at + HEADER + 3 * max_labels + 1,
+        num_labels,
+        last_label: max(num_labels, 1usize) - 1,
+        pairs_of_row,
+    };
 
     // Virtual steps: in the other's half they are shifted so that its blocks are whole.
     let half = frame_len / 2;
@@ -175,7 +125,6 @@ pub(super) fn sweep(
     let lane_at = group_at + lane * held;
     let is_active = group_at <= num_labels;
     let is_copy = which_group > 0 && lane * held < block;
-    let last_label = max(num_labels, 1usize) - 1;
 
     let mut places = Places {
         symbol: Array::new(held),
@@ -184,6 +133,8 @@ pub(super) fn sweep(
         label_cell: Array::new(held),
         owns_blank: Array::new(held),
         owns_label: Array::new(held),
+        blank_needs: Array::new(held),
+        label_needs: Array::new(held),
     };
     let mut pairs = Pairs {
         blank_m: Array::new(held),
@@ -196,18 +147,7 @@ pub(super) fn sweep(
     #[unroll]
     for p in 0..held {
         let j = lane_at + p;
-        // Past the last label a lane works on what is nobody's: nothing flows back.
-        let own_label = select(is_forward, min(j, last_label), last_label - min(j, last_label));
-        let before = select(is_forward, max(own_label, 1usize) - 1, min(own_label + 1, last_label));
-        places.symbol[p] =
-            select(is_forward, min(j + 1, num_labels), num_labels - min(j, num_labels)) as u32;
-        places.may_skip[p] =
-            j > 0 && j < num_labels && plan[labels_at + own_label] != plan[labels_at + before];
-        places.blank_cell[p] =
-            select(is_forward, min(j, num_labels), num_labels - min(j, num_labels)) as u32;
-        places.label_cell[p] = (pairs_of_row + own_label) as u32;
-        places.owns_blank[p] = !is_copy && j <= num_labels;
-        places.owns_label[p] = !is_copy && j < num_labels;
+        place(&mut places, p, j, is_copy, is_forward, plan, &target, work);
         if starts_here {
             // Before the first frame a path is certainly in the first blank.
             set_blank(&mut pairs, p, &choose(j == 0, &one(), &zero()));
@@ -251,10 +191,18 @@ pub(super) fn sweep(
             column_m: Array::new(ahead),
             column_e: Array::new(ahead),
         };
+        // Frames lie as steps come, or the other way round; the margins hold what is read
+        // before the first and after the last.
+        let frame_0 = MARGIN_FRAMES + local_row * num_frames;
+        let first_frame =
+            select(is_forward, frame_0 + start - pad, frame_0 + frame_len - 1 + pad - start);
+        let stride = select(is_forward, pairs_of_row, 0usize - pairs_of_row);
+        let mut coming_at = first_frame * pairs_of_row;
+        let mut cells_at = 2 * coming_at;
         #[unroll]
         for i in 0..ahead {
-            let frame = local_row * num_frames + frame_of(start + i, pad, frame_len, is_forward);
-            read_ahead(&mut next, i, frame, pairs_of_row, symbols, &*lattice, &places, class, work);
+            read_ahead(&mut next, i, coming_at, symbols, &*lattice, &places, class, work);
+            coming_at += stride;
             if comptime!(in_strips) {
                 let step = min(max(start + i, pad) - pad, frame_len - 1);
                 let column = state(columns[left_column_at + step]);
@@ -263,8 +211,8 @@ pub(super) fn sweep(
             }
         }
         let mut bias = 0i32;
-        let mut blank_bias = Array::<i32>::new(held);
-        let mut label_bias = Array::<i32>::new(held);
+        let mut blank_shift = Array::<i32>::new(held);
+        let mut label_shift = Array::<i32>::new(held);
         let mut next_blank_bias = Array::<i32>::new(held);
         let mut next_label_bias = Array::<i32>::new(held);
         if comptime!(meets) {
@@ -275,8 +223,7 @@ pub(super) fn sweep(
                 &*biases,
                 at,
                 &places,
-                pairs_of_row,
-                num_labels,
+                &target,
                 is_forward,
                 held,
             );
@@ -290,26 +237,37 @@ pub(super) fn sweep(
                 }
             }
             if comptime!(keeps) {
+                // What cannot end in time would only stand in the light of what can: it may
+                // exceed it by more than the cells can tell apart.
+                let left = (frame_len - now) as u32;
                 let mut top = ZERO_EXPONENT.runtime();
                 #[unroll]
                 for p in 0..held {
+                    pairs.blank_e[p] =
+                        select(places.blank_needs[p] <= left, pairs.blank_e[p], ZERO_EXPONENT);
+                    pairs.label_e[p] =
+                        select(places.label_needs[p] <= left, pairs.label_e[p], ZERO_EXPONENT);
                     top = max(top, max(pairs.blank_e[p], pairs.label_e[p]));
                 }
                 let reach = comptime!(block / held);
                 if comptime!(in_strips) {
                     if has_left && which_group == 0 {
+                        let needs = label_needs(strip_at - 1, is_forward, plan, &target);
                         let mut inflow = ZERO_EXPONENT.runtime();
                         for i in 0..block {
                             // What the strip before has written, and no further.
                             let step = min(now + i, stop - 1);
-                            inflow = max(inflow, state(columns[left_column_at + step]).e);
+                            let e = state(columns[left_column_at + step]).e;
+                            let ends = needs <= (frame_len - step) as u32;
+                            inflow = max(inflow, select(ends, e, ZERO_EXPONENT));
                         }
                         top = select(lane <= reach, max(top, inflow), top);
                     }
                 }
-                // Each step adds three states at most, so none rises by more than two bits.
+                // Each step adds three states at most, so none rises by more than two bits, and
+                // mantissas are at most 2^23.
                 top = greatest_of_left(top, &mut scratch, lane, reach, class.lanes)
-                    + comptime!(2 * block as i32 + 2);
+                    + comptime!(2 * block as i32 + 25);
                 bias = 65_532i32 - top;
                 if !is_copy && lane_at <= num_labels {
                     biases[biases_at + now / block * lanes_of_row + lane_at / held] =
@@ -319,8 +277,8 @@ pub(super) fn sweep(
             if comptime!(meets) {
                 #[unroll]
                 for p in 0..held {
-                    blank_bias[p] = next_blank_bias[p];
-                    label_bias[p] = next_label_bias[p];
+                    blank_shift[p] = total_e + next_blank_bias[p];
+                    label_shift[p] = total_e + next_label_bias[p];
                 }
                 // The block after this one is the one before it in the other's order.
                 let which = max((frame_len + pad - now) / block, 2usize) - 2;
@@ -330,8 +288,7 @@ pub(super) fn sweep(
                     &*biases,
                     other_biases_at + which * lanes_of_row,
                     &places,
-                    pairs_of_row,
-                    num_labels,
+                    &target,
                     is_forward,
                     held,
                 );
@@ -352,7 +309,7 @@ pub(super) fn sweep(
                                 group,
                                 class.lanes,
                             );
-                            let border = if comptime!(in_strips) {
+                            let left = if comptime!(in_strips) {
                                 let step = at - pad;
                                 if which_group == comptime!(class.groups - 1)
                                     && lane == comptime!(group - 1)
@@ -363,14 +320,11 @@ pub(super) fn sweep(
                                     columns[right_column_at + step] = out;
                                 }
                                 let column = Scaled { m: next.column_m[i], e: next.column_e[i] };
-                                choose(has_left && which_group == 0, &column, &zero())
+                                let border = choose(has_left && which_group == 0, &column, &zero());
+                                choose(lane == 0, &border, &shifted)
                             } else {
-                                zero()
+                                from_left_or_zero(lane, &shifted, class)
                             };
-                            let left = choose(lane == 0, &border, &shifted);
-                            let frame =
-                                local_row * num_frames + frame_of(at, pad, frame_len, is_forward);
-                            let cells_at = 2 * frame * pairs_of_row;
                             let blank_emission = Scaled { m: next.blank_m[i], e: next.blank_e[i] };
                             #[unroll]
                             for back in 0..held {
@@ -383,7 +337,7 @@ pub(super) fn sweep(
                                     label_of(&pairs, before)
                                 };
                                 let blank = blank_of(&pairs, p);
-                                let skipped = choose(places.may_skip[p], &from, &zero());
+                                let skipped = zero_unless(places.may_skip[p], &from);
                                 let to_label = sum3(&label_of(&pairs, p), &blank, &skipped);
                                 let to_blank = sum2(&blank, &from);
                                 let label_emission =
@@ -393,20 +347,28 @@ pub(super) fn sweep(
                                 let blank_at = cells_at + places.blank_cell[p] as usize;
                                 let label_at = cells_at + places.label_cell[p] as usize;
                                 if comptime!(keeps) {
+                                    let blank_word = packed(&at_blank, bias);
+                                    let label_word = packed(&at_label, bias);
                                     if places.owns_blank[p] {
-                                        lattice[blank_at] = packed(&at_blank, bias);
+                                        lattice[blank_at] = blank_word;
                                     }
                                     if places.owns_label[p] {
-                                        lattice[label_at] = packed(&at_label, bias);
+                                        lattice[label_at] = label_word;
                                     }
                                 }
                                 if comptime!(meets) {
-                                    let kept_blank = unpacked(next.blank_cell[slot], blank_bias[p]);
-                                    let kept_label = unpacked(next.label_cell[slot], label_bias[p]);
-                                    let blank_share =
-                                        share(&to_blank, &kept_blank, inverse, total_e);
-                                    let label_share =
-                                        share(&to_label, &kept_label, inverse, total_e);
+                                    let blank_share = share(
+                                        &to_blank,
+                                        next.blank_cell[slot],
+                                        blank_shift[p],
+                                        inverse,
+                                    );
+                                    let label_share = share(
+                                        &to_label,
+                                        next.label_cell[slot],
+                                        label_shift[p],
+                                        inverse,
+                                    );
                                     if places.owns_blank[p] {
                                         lattice[blank_at] = u32::reinterpret(blank_share);
                                     }
@@ -414,23 +376,21 @@ pub(super) fn sweep(
                                         lattice[label_at] = u32::reinterpret(label_share);
                                     }
                                 }
-                                set_blank(&mut pairs, p, &at_blank);
-                                set_label(&mut pairs, p, &at_label);
+                                // Four steps at most multiply a mantissa by 6^4.
+                                if comptime!(i + 1 == ahead) {
+                                    set_blank(&mut pairs, p, &renormalized(&at_blank));
+                                    set_label(&mut pairs, p, &renormalized(&at_label));
+                                } else {
+                                    set_blank(&mut pairs, p, &at_blank);
+                                    set_label(&mut pairs, p, &at_label);
+                                }
                             }
                         }
-                        let coming = local_row * num_frames
-                            + frame_of(at + ahead, pad, frame_len, is_forward);
                         read_ahead(
-                            &mut next,
-                            i,
-                            coming,
-                            pairs_of_row,
-                            symbols,
-                            &*lattice,
-                            &places,
-                            class,
-                            work,
+                            &mut next, i, coming_at, symbols, &*lattice, &places, class, work,
                         );
+                        coming_at += stride;
+                        cells_at += 2 * stride;
                         if comptime!(in_strips) {
                             let step = min(max(at + ahead, pad) - pad, frame_len - 1);
                             let column = state(columns[left_column_at + step]);
@@ -459,103 +419,6 @@ pub(super) fn sweep(
                 states[at + 2] = u32::reinterpret(pairs.label_m[p]);
                 states[at + 3] = u32::reinterpret(pairs.label_e[p]);
             }
-        }
-    }
-}
-
-/// Reads slot `i` of the steps to come: the emissions of a frame, and the states that the
-/// other direction kept there.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-fn read_ahead(
-    next: &mut Ahead,
-    #[comptime] i: usize,
-    frame: usize,
-    pairs_of_row: usize,
-    symbols: &[Vector<u32, Const<2>>],
-    lattice: &[u32],
-    places: &Places,
-    #[comptime] class: Class,
-    #[comptime] work: Work,
-) {
-    let symbols_at = frame * pairs_of_row;
-    let blank = state(symbols[symbols_at]);
-    next.blank_m[i] = blank.m;
-    next.blank_e[i] = blank.e;
-    #[unroll]
-    for p in 0..comptime!(class.held) {
-        let slot = comptime!(i * class.held + p);
-        let label = state(symbols[symbols_at + places.symbol[p] as usize]);
-        next.label_m[slot] = label.m;
-        next.label_e[slot] = label.e;
-        if comptime!(work == Work::Meet) {
-            next.blank_cell[slot] = lattice[2 * symbols_at + places.blank_cell[p] as usize];
-            next.label_cell[slot] = lattice[2 * symbols_at + places.label_cell[p] as usize];
-        }
-    }
-}
-
-/// Reads the biases under which the other direction packed the lane's cells; its pairs are
-/// numbered from the other end.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-fn read_biases(
-    blank_bias: &mut Array<i32>,
-    label_bias: &mut Array<i32>,
-    biases: &[u32],
-    at: usize,
-    places: &Places,
-    pairs_of_row: usize,
-    num_labels: usize,
-    is_forward: bool,
-    #[comptime] held: usize,
-) {
-    #[unroll]
-    for p in 0..held {
-        let blank = places.blank_cell[p] as usize;
-        let label = places.label_cell[p] as usize - pairs_of_row;
-        let last_label = max(num_labels, 1usize) - 1;
-        let other_blank = select(is_forward, num_labels - blank, blank);
-        let other_label = select(is_forward, last_label - label, label);
-        blank_bias[p] = i32::reinterpret(biases[at + other_blank / held]);
-        label_bias[p] = i32::reinterpret(biases[at + other_label / held]);
-    }
-}
-
-/// Copies the end of every group to the beginning of the next.
-#[cube]
-fn renew(
-    pairs: &mut Pairs,
-    scratch: &mut [u32],
-    parity: usize,
-    lane: usize,
-    which_group: usize,
-    #[comptime] class: Class,
-) {
-    let held = comptime!(class.held);
-    let copied = comptime!(class.block / class.held);
-    let first_copied = comptime!(class.group - copied);
-    let words = comptime!(4 * class.block);
-    let base = parity * comptime!(words * class.groups) + which_group * words;
-    if lane >= first_copied {
-        #[unroll]
-        for p in 0..held {
-            let at = base + (lane - first_copied) * comptime!(4 * held) + comptime!(4 * p);
-            scratch[at] = u32::reinterpret(pairs.blank_m[p]);
-            scratch[at + 1] = u32::reinterpret(pairs.blank_e[p]);
-            scratch[at + 2] = u32::reinterpret(pairs.label_m[p]);
-            scratch[at + 3] = u32::reinterpret(pairs.label_e[p]);
-        }
-    }
-    sync_cube();
-    if which_group > 0 && lane < copied {
-        #[unroll]
-        for p in 0..held {
-            let at = base - words + lane * comptime!(4 * held) + comptime!(4 * p);
-            pairs.blank_m[p] = f32::reinterpret(scratch[at]);
-            pairs.blank_e[p] = i32::reinterpret(scratch[at + 1]);
-            pairs.label_m[p] = f32::reinterpret(scratch[at + 2]);
-            pairs.label_e[p] = i32::reinterpret(scratch[at + 3]);
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::laws::Engine;
 use asr_kernels::Problem;
 use asr_kernels::gpu::{
-    Capacity, CtcError, Gradient, Lanes, LogitsType, LongTargets, Outputs, ctc,
+    Capacity, CtcError, Gradient, Lanes, LogitsType, LongTargets, Outputs, check, ctc,
 };
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -80,14 +80,21 @@ impl Gpu {
         let problem = Problem::new(300, 5, 0, vec![300], &[vec![1, 2]]).unwrap();
         let refusal = |elements: usize, capacity: &Capacity| {
             let logits = self.client.empty(elements * size_of::<f32>());
-            ctc(&self.client, &logits, LogitsType::F32, &problem, Gradient::Plain, capacity)
-                .unwrap_err()
+            let refusal =
+                ctc(&self.client, &logits, LogitsType::F32, &problem, Gradient::Plain, capacity)
+                    .unwrap_err();
+            let foretold = check(&self.client, LogitsType::F32, &problem, true, capacity);
+            assert!(
+                matches!(refusal, CtcError::LogitsSize { .. })
+                    || foretold.is_err_and(|err| err == refusal)
+            );
+            refusal
         };
         let CtcError::LogitsSize { want: 6000, .. } = refusal(100, &self.capacity) else {
             panic!("logits too short")
         };
         let small = Capacity { max_buffer_bytes: 6_400, ..self.capacity };
-        let CtcError::TooLarge { words: 1800, limit: 1600, .. } = refusal(1500, &small) else {
+        let CtcError::TooLarge { words: 2184, limit: 1600, .. } = refusal(1500, &small) else {
             panic!("a lattice larger than a buffer")
         };
         let few = Capacity { max_cubes: (10, 10), ..self.capacity };
@@ -246,6 +253,7 @@ macro_rules! put_to_the_laws {
             let small = device.with_shared_memory(0);
             laws::a_target_of(&small, small.capacity().max_shared_labels * 5 / 2);
             laws::random_small_batches(&small, 20);
+            laws::extreme_logits_at_length(&small, 300);
             laws::repeats_and_batching_change_no_bit(&small);
         }
 
@@ -257,8 +265,10 @@ macro_rules! put_to_the_laws {
                 laws::exactly_feasible(&device);
                 laws::nan_stays_in_its_row(&device);
                 laws::repeats_and_batching_change_no_bit(&device);
+                laws::extreme_logits_at_length(&device, 300);
                 let small = device.with_shared_memory(0);
                 laws::a_target_of(&small, small.capacity().max_shared_labels * 5 / 2);
+                laws::extreme_logits_at_length(&small, 200);
             }
         }
 
@@ -267,8 +277,11 @@ macro_rules! put_to_the_laws {
             let device = device().with_iterations(200);
             laws::random_batches_of(&device, 12, 700);
             laws::repeats_and_batching_change_no_bit(&device);
-            let small = device.with_iterations(600).with_shared_memory(0);
-            laws::a_target_of(&small, small.capacity().max_shared_labels * 3 / 2);
+            // Two strips, each of them in two segments.
+            let small = device.with_iterations(300).with_shared_memory(0);
+            let shape =
+                crate::cases::Draw { batch: 2, frames: 900, classes: 6, labels: 180, scale: 3.0 };
+            laws::check(&small, &crate::cases::draw(1, shape));
         }
 
         #[test]

@@ -1,0 +1,263 @@
+//! What a lane of the sweep holds in registers, and how it is read and renewed.
+
+use super::capacity::Class;
+use super::scaled::Scaled;
+use super::sweep::Work;
+use cubecl::prelude::*;
+
+/// A lane's pairs.
+#[derive(CubeType)]
+pub(super) struct Pairs {
+    pub(super) blank_m: Array<f32>,
+    pub(super) blank_e: Array<i32>,
+    pub(super) label_m: Array<f32>,
+    pub(super) label_e: Array<i32>,
+}
+
+#[cube]
+pub(super) fn blank_of(pairs: &Pairs, #[comptime] p: usize) -> Scaled {
+    Scaled { m: pairs.blank_m[p], e: pairs.blank_e[p] }
+}
+
+#[cube]
+pub(super) fn label_of(pairs: &Pairs, #[comptime] p: usize) -> Scaled {
+    Scaled { m: pairs.label_m[p], e: pairs.label_e[p] }
+}
+
+#[cube]
+pub(super) fn set_blank(pairs: &mut Pairs, #[comptime] p: usize, value: &Scaled) {
+    pairs.blank_m[p] = value.m;
+    pairs.blank_e[p] = value.e;
+}
+
+#[cube]
+pub(super) fn set_label(pairs: &mut Pairs, #[comptime] p: usize, value: &Scaled) {
+    pairs.label_m[p] = value.m;
+    pairs.label_e[p] = value.e;
+}
+
+#[cube]
+pub(super) fn state(word_pair: Vector<u32, Const<2>>) -> Scaled {
+    Scaled {
+        m: f32::reinterpret(word_pair.extract(0usize)),
+        e: i32::reinterpret(word_pair.extract(1usize)),
+    }
+}
+
+/// What a lane knows of its pairs for good.
+#[derive(CubeType)]
+pub(super) struct Places {
+    /// Places of the labels in a frame's symbols.
+    pub(super) symbol: Array<u32>,
+    pub(super) may_skip: Array<bool>,
+    /// Places in a frame's lattice cells, which are the target's order in both directions.
+    pub(super) blank_cell: Array<u32>,
+    pub(super) label_cell: Array<u32>,
+    /// Whether this lane, and no copy, answers for the state.
+    pub(super) owns_blank: Array<bool>,
+    pub(super) owns_label: Array<bool>,
+    /// Frames that must follow before a path from the state can end.
+    pub(super) blank_needs: Array<u32>,
+    pub(super) label_needs: Array<u32>,
+}
+
+/// Where the plan keeps a row's target, and how long it is.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) labels_at: usize,
+    pub(super) repeats_at: usize,
+    pub(super) num_labels: usize,
+    /// `num_labels - 1`, or 0.
+    pub(super) last_label: usize,
+    /// Pairs for which the row's buffers have room.
+    pub(super) pairs_of_row: usize,
+}
+
+/// Frames that no utterance has: a state past the last label never ends.
+const NEVER: u32 = u32::MAX;
+
+/// The label of pair `j`, in the target's order; some label past the last.
+#[cube]
+fn label_at(j: usize, is_forward: bool, target: &Target) -> usize {
+    let near = min(j, target.last_label);
+    select(is_forward, near, target.last_label - near)
+}
+
+/// The blank of pair `j`, in the target's order; some blank past the last.
+#[cube]
+fn blank_at(j: usize, is_forward: bool, target: &Target) -> usize {
+    let near = min(j, target.num_labels);
+    select(is_forward, near, target.num_labels - near)
+}
+
+/// Repeats among the labels before place `at`.
+#[cube]
+fn repeats_before(at: usize, plan: &[u32], target: &Target) -> u32 {
+    plan[target.repeats_at + min(at, target.num_labels)]
+}
+
+/// Frames that must follow the label of pair `j` before a path can end: one for each label to
+/// come, and one for each repeat among them.
+#[cube]
+pub(super) fn label_needs(j: usize, is_forward: bool, plan: &[u32], target: &Target) -> u32 {
+    let label = label_at(j, is_forward, target);
+    let so_far = repeats_before(label + 1, plan, target);
+    let all = repeats_before(target.num_labels, plan, target);
+    let needs = select(
+        is_forward,
+        (target.last_label - label) as u32 + all - so_far,
+        label as u32 + so_far,
+    );
+    select(j < target.num_labels, needs, NEVER)
+}
+
+/// The same of the blank; none of it repeats the label on its other side.
+#[cube]
+fn blank_needs(j: usize, is_forward: bool, plan: &[u32], target: &Target) -> u32 {
+    let blank = blank_at(j, is_forward, target);
+    let all = repeats_before(target.num_labels, plan, target);
+    let needs = select(
+        is_forward,
+        (target.num_labels - blank) as u32 + all - repeats_before(blank + 1, plan, target),
+        blank as u32 + repeats_before(blank, plan, target),
+    );
+    select(j <= target.num_labels, needs, NEVER)
+}
+
+/// Fills in what there is to know of pair `j`, the lane's `p`-th.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn place(
+    places: &mut Places,
+    #[comptime] p: usize,
+    j: usize,
+    is_copy: bool,
+    is_forward: bool,
+    plan: &[u32],
+    target: &Target,
+    #[comptime] work: Work,
+) {
+    let num_labels = target.num_labels;
+    // Past the last label a lane works on what is nobody's: nothing flows back.
+    let label = label_at(j, is_forward, target);
+    let before = select(is_forward, max(label, 1usize) - 1, min(label + 1, target.last_label));
+    places.may_skip[p] = j > 0
+        && j < num_labels
+        && plan[target.labels_at + label] != plan[target.labels_at + before];
+    places.symbol[p] =
+        select(is_forward, min(j + 1, num_labels), num_labels - min(j, num_labels)) as u32;
+    places.blank_cell[p] = blank_at(j, is_forward, target) as u32;
+    places.label_cell[p] = (target.pairs_of_row + label) as u32;
+    places.owns_blank[p] = !is_copy && j <= num_labels;
+    places.owns_label[p] = !is_copy && j < num_labels;
+    if comptime!(work == Work::Keep) {
+        places.blank_needs[p] = blank_needs(j, is_forward, plan, target);
+        places.label_needs[p] = label_needs(j, is_forward, plan, target);
+    }
+}
+
+/// What a lane has read of the steps to come.
+#[derive(CubeType)]
+pub(super) struct Ahead {
+    pub(super) blank_m: Array<f32>,
+    pub(super) blank_e: Array<i32>,
+    pub(super) label_m: Array<f32>,
+    pub(super) label_e: Array<i32>,
+    pub(super) blank_cell: Array<u32>,
+    pub(super) label_cell: Array<u32>,
+    pub(super) column_m: Array<f32>,
+    pub(super) column_e: Array<i32>,
+}
+
+/// Reads slot `i` of the steps to come: the emissions of the frame at `symbols_at`, and the states that the
+/// other direction kept there.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn read_ahead(
+    next: &mut Ahead,
+    #[comptime] i: usize,
+    symbols_at: usize,
+    symbols: &[Vector<u32, Const<2>>],
+    lattice: &[u32],
+    places: &Places,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
+) {
+    let blank = state(symbols[symbols_at]);
+    next.blank_m[i] = blank.m;
+    next.blank_e[i] = blank.e;
+    #[unroll]
+    for p in 0..comptime!(class.held) {
+        let slot = comptime!(i * class.held + p);
+        let label = state(symbols[symbols_at + places.symbol[p] as usize]);
+        next.label_m[slot] = label.m;
+        next.label_e[slot] = label.e;
+        if comptime!(work == Work::Meet) {
+            next.blank_cell[slot] = lattice[2 * symbols_at + places.blank_cell[p] as usize];
+            next.label_cell[slot] = lattice[2 * symbols_at + places.label_cell[p] as usize];
+        }
+    }
+}
+
+/// Reads the biases under which the other direction packed the lane's cells; its pairs are
+/// numbered from the other end.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn read_biases(
+    blank_bias: &mut Array<i32>,
+    label_bias: &mut Array<i32>,
+    biases: &[u32],
+    at: usize,
+    places: &Places,
+    target: &Target,
+    is_forward: bool,
+    #[comptime] held: usize,
+) {
+    #[unroll]
+    for p in 0..held {
+        let blank = places.blank_cell[p] as usize;
+        let label = places.label_cell[p] as usize - target.pairs_of_row;
+        let other_blank = select(is_forward, target.num_labels - blank, blank);
+        let other_label = select(is_forward, target.last_label - label, label);
+        blank_bias[p] = i32::reinterpret(biases[at + other_blank / held]);
+        label_bias[p] = i32::reinterpret(biases[at + other_label / held]);
+    }
+}
+
+/// Copies the end of every group to the beginning of the next.
+#[cube]
+pub(super) fn renew(
+    pairs: &mut Pairs,
+    scratch: &mut [u32],
+    parity: usize,
+    lane: usize,
+    which_group: usize,
+    #[comptime] class: Class,
+) {
+    let held = comptime!(class.held);
+    let copied = comptime!(class.block / class.held);
+    let first_copied = comptime!(class.group - copied);
+    let words = comptime!(4 * class.block);
+    let base = parity * comptime!(words * class.groups) + which_group * words;
+    if lane >= first_copied {
+        #[unroll]
+        for p in 0..held {
+            let at = base + (lane - first_copied) * comptime!(4 * held) + comptime!(4 * p);
+            scratch[at] = u32::reinterpret(pairs.blank_m[p]);
+            scratch[at + 1] = u32::reinterpret(pairs.blank_e[p]);
+            scratch[at + 2] = u32::reinterpret(pairs.label_m[p]);
+            scratch[at + 3] = u32::reinterpret(pairs.label_e[p]);
+        }
+    }
+    sync_cube();
+    if which_group > 0 && lane < copied {
+        #[unroll]
+        for p in 0..held {
+            let at = base - words + lane * comptime!(4 * held) + comptime!(4 * p);
+            pairs.blank_m[p] = f32::reinterpret(scratch[at]);
+            pairs.blank_e[p] = i32::reinterpret(scratch[at + 1]);
+            pairs.label_m[p] = f32::reinterpret(scratch[at + 2]);
+            pairs.label_e[p] = i32::reinterpret(scratch[at + 3]);
+        }
+    }
+}
