@@ -8,7 +8,8 @@ use cubecl::MemoryScope;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
-use std::sync::Mutex;
+use std::fs::File;
+use std::io::Write;
 use std::time::{Instant, SystemTime};
 
 /// The shapes of the project's table.
@@ -28,7 +29,7 @@ const FLOOR_STEP_MS: f64 = 1e-4;
 struct Device {
     runtime: String,
     name: String,
-    lines: Mutex<Vec<String>>,
+    file: Option<File>,
     client: Client,
     capacity: Capacity,
 }
@@ -53,27 +54,32 @@ impl Device {
         let capacity = Capacity::of(&client);
         let runtime = client.name().to_owned();
         let name = client.properties().identity.name.to_string();
-        Ok(Self { runtime, name, lines: Mutex::default(), client, capacity })
+        Ok(Self { runtime, name, file: None, client, capacity })
     }
 
+    /// Prints a line, and adds it to the file at once: a run cut short keeps what it has.
     fn report(&self, line: String) {
         println!("{line}");
-        self.lines.lock().expect("no holder panics").push(line);
+        if let Some(mut file) = self.file.as_ref()
+            && let Err(err) = writeln!(file, "{line}")
+        {
+            eprintln!("the measurement is not in the file: {err}");
+        }
     }
 
-    /// Writes all that was reported as one JSON object.
-    fn write(&self, path: &str) {
+    /// Reports to a file of JSON lines too, the first of which says what and where.
+    fn write_to(&mut self, path: &str) {
+        match File::create(path) {
+            Ok(file) => self.file = Some(file),
+            Err(err) => eprintln!("{path}: {err}"),
+        }
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let seconds = since.map_or(0, |since| since.as_secs());
-        let text = format!(
-            "{{\n\"made_by\": \"cargo bench -p asr-kernels --bench ctc\",\n\"runtime\": \"{}\",\n\"device\": \"{}\",\n\"unix_time\": {seconds},\n\"measurements\": [\n{}\n]\n}}\n",
+        self.report(format!(
+            "{{\"made_by\":\"cargo bench -p asr-kernels --bench ctc\",\"runtime\":\"{}\",\"device\":\"{}\",\"unix_time\":{}}}",
             self.runtime,
             self.name,
-            self.lines.lock().expect("no holder panics").join(",\n"),
-        );
-        if let Err(err) = std::fs::write(path, text) {
-            eprintln!("{path}: {err}");
-        }
+            since.map_or(0, |since| since.as_secs()),
+        ));
     }
 
     fn sync(&self) {
@@ -238,6 +244,9 @@ pub fn bench(
         Some("shared") => device.capacity = device.capacity.with_lanes(Lanes::Shared),
         _ => {}
     }
+    if let Some(path) = json {
+        device.write_to(path);
+    }
     eprintln!("{:?}", device.capacity);
     let wants = |section: &str| only.is_none_or(|only| only.split(',').any(|one| one == section));
     if wants("table") {
@@ -286,8 +295,5 @@ pub fn bench(
         device.measure("long", Shape::full(1, 14_000, 32, 12_000), Type::F32, 5);
         // The bar's own shape cannot be spelt: 12,000 labels in 4,000 frames.
         device.measure("long", Shape::full(1, 4000, 32, 12_000), Type::F32, 5);
-    }
-    if let Some(path) = json {
-        device.write(path);
     }
 }

@@ -179,11 +179,6 @@ impl Capacity {
 
     /// The class that sweeps targets up to `max_label_len` labels.
     pub(super) fn class_for(&self, max_label_len: usize) -> Class {
-        if let Ok(text) = std::env::var("CTC_CLASS") {
-            let n: Vec<usize> = text.split(',').map(|x| x.parse().expect("a number")).collect();
-            let base = Class::of_planes(self.lanes, n[0], n[1]);
-            return Class { block: n[2], ahead: n[3], in_strips: n.len() > 4, ..base };
-        }
         let classes = self.classes();
         let largest = classes[classes.len() - 1];
         classes

@@ -111,7 +111,7 @@ pub(super) fn read_frames<F: Float, N: Size>(
     let row = sizes.first_row as usize + local_row;
     let (num_frames, num_classes) = (sizes.num_frames as usize, sizes.num_classes as usize);
     let max_labels = sizes.max_labels as usize;
-    let plan_at = row * (HEADER + 4 * max_labels + 2);
+    let plan_at = row * (HEADER + 2 * max_labels + 1);
     let is_valid = t < plan[plan_at] as usize;
     let vectors = select(is_valid, num_classes / width, 0usize);
     let first = (row * num_frames + t) * (num_classes / width);

@@ -5,7 +5,7 @@
 use super::exchange::group_sum;
 use super::frames::{FrameClass, is_finite, scratch_words};
 use super::layout::{IMPOSSIBLE, MARGIN_FRAMES, SOUND, SUMMARY_WORDS, Sizes};
-use super::plan::HEADER;
+use super::plan::RUNS_HEADER;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
@@ -18,13 +18,25 @@ fn perceptible(x: f32) -> f32 {
     select(x > 1.0e-30f32, x, 0.0f32)
 }
 
+/// `x` as near as bf16 comes to it, ties to even: some runtimes cut digits off instead.
+#[cube]
+fn rounded(x: f32, #[comptime] is_bf16: bool) -> f32 {
+    if comptime!(is_bf16) {
+        let bits = u32::reinterpret(x);
+        let up = 0x7fffu32 + ((bits >> 16u32) & 1u32);
+        f32::reinterpret((bits + up) & 0xffff_0000u32)
+    } else {
+        x
+    }
+}
+
 /// Cubes: `[frames, rows]`. `N` logits are read and written at once; `N` divides `TILE`.
 /// `factors` `[B]` multiply the rows' gradients if `is_scaled`.
 #[cube(launch_unchecked)]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn write_gradient<F: Float, N: Size>(
     logits: &[Vector<F, N>],
-    plan: &[u32],
+    runs: &[u32],
     norms: &[Vector<u32, Const<4>>],
     lattice: &[f32],
     summary: &[u32],
@@ -33,6 +45,7 @@ pub(super) fn write_gradient<F: Float, N: Size>(
     sizes: Sizes,
     #[comptime] class: FrameClass,
     #[comptime] is_scaled: bool,
+    #[comptime] is_bf16: bool,
     #[define(F)] _dtype: ElemType,
 ) {
     let width = N::value();
@@ -43,13 +56,14 @@ pub(super) fn write_gradient<F: Float, N: Size>(
     let row = sizes.first_row as usize + local_row;
     let (num_frames, num_classes) = (sizes.num_frames as usize, sizes.num_classes as usize);
     let max_labels = sizes.max_labels as usize;
-    let plan_at = row * (HEADER + 4 * max_labels + 2);
-    let num_labels = plan[plan_at + 1] as usize;
-    let num_runs = plan[plan_at + 2] as usize;
-    let positions_at = plan_at + HEADER + max_labels;
+    let runs_at = row * (RUNS_HEADER + 3 * max_labels + 1);
+    let num_labels = runs[runs_at + 1] as usize;
+    let num_runs = runs[runs_at + 2] as usize;
+    let classes_at = runs_at + RUNS_HEADER;
+    let positions_at = classes_at + max_labels;
     let starts_at = positions_at + max_labels;
     let verdict = summary[local_row * SUMMARY_WORDS];
-    let is_valid = t < plan[plan_at] as usize;
+    let is_valid = t < runs[runs_at] as usize;
     let is_sound = is_valid && verdict == SOUND;
     let first = (row * num_frames + t) * (num_classes / width);
     let frame = local_row * num_frames + min(t, num_frames - 1);
@@ -106,14 +120,13 @@ pub(super) fn write_gradient<F: Float, N: Size>(
             }
             let mut run = lane;
             while run < num_runs {
-                let start = plan[starts_at + run] as usize;
-                let class_of =
-                    plan[plan_at + HEADER + plan[positions_at + start] as usize] as usize;
+                let class_of = runs[classes_at + run] as usize;
                 if class_of >= tile && class_of < tile_end {
-                    let end = plan[starts_at + run + 1] as usize;
+                    let start = runs[starts_at + run] as usize;
+                    let end = runs[starts_at + run + 1] as usize;
                     let mut sum = 0.0f32;
                     for i in start..end {
-                        sum += lattice[labels_at + plan[positions_at + i] as usize];
+                        sum += lattice[labels_at + runs[positions_at + i] as usize];
                     }
                     occupied[occupied_at + class_of - tile] = perceptible(sum);
                 }
@@ -135,7 +148,7 @@ pub(super) fn write_gradient<F: Float, N: Size>(
                             p = (x - greatest).exp() * inverse_sum;
                         }
                         let value = p - occupied[occupied_at + i * width + k - tile];
-                        out.insert(k, F::cast_from(value * factor));
+                        out.insert(k, F::cast_from(rounded(value * factor, is_bf16)));
                     }
                 } else {
                     #[unroll]

@@ -7,13 +7,14 @@ use super::frames::{FrameClass, read_frames};
 use super::gradient::{TILE, write_gradient};
 use super::layout::{NORM_WORDS, ScratchWords, SizesLaunch, max_blocks};
 use super::logits::LogitsType;
-use super::plan::{pack, row_words as plan_row_words};
+use super::plan::{pack, pack_runs, row_words as plan_row_words, runs_row_words};
 use super::scaled::EXPONENT_RANGE;
 use super::sweep::{SpanLaunch, Work, sweep};
 use super::total::total;
 use crate::Problem;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use std::cell::OnceCell;
 
 /// The greatest index that the kernels' 32-bit addresses reach.
 const MAX_WORDS: usize = u32::MAX as usize;
@@ -106,6 +107,7 @@ pub fn ctc(
         logits,
         gradient,
         plan: client.create_from_slice(u32::as_bytes(&pack(problem))),
+        runs: OnceCell::new(),
         nll: empty(batch_size),
         grad: wants_grad.then(|| client.empty((num_logits * dtype.bytes()).next_multiple_of(4))),
         symbols: empty(sizes.symbols),
@@ -161,7 +163,7 @@ pub fn check(
     for (what, words, limit) in [
         ("the logits' gradient", logits_words, limit),
         ("the logits' gradient", problem.num_logits(), MAX_WORDS),
-        ("the targets", rows * plan_row_words(labels), limit),
+        ("the targets", rows * runs_row_words(labels), limit),
         ("one row's lattice", ScratchWords::of(problem, 1, wants_grad, class).greatest(), limit),
     ] {
         if words > limit {
@@ -223,6 +225,7 @@ struct Batch<'a> {
     logits: &'a Handle,
     gradient: Gradient<'a>,
     plan: Handle,
+    runs: OnceCell<Handle>,
     nll: Handle,
     grad: Option<Handle>,
     symbols: Handle,
@@ -299,7 +302,7 @@ impl Batch<'_> {
                 frame_dim,
                 self.width,
                 buffer(self.logits, num_vectors),
-                self.plan(),
+                self.runs(),
                 buffer(&self.norms, self.sizes.norms / NORM_WORDS),
                 buffer(&self.lattice, self.sizes.lattice),
                 buffer(&self.summary, self.sizes.summary),
@@ -308,6 +311,7 @@ impl Batch<'_> {
                 kernel_sizes(),
                 self.frames,
                 is_scaled,
+                self.dtype == LogitsType::Bf16,
                 self.dtype.elem(),
             );
         }
@@ -316,6 +320,13 @@ impl Batch<'_> {
     fn plan(&self) -> BufferArg {
         let words = self.problem.batch_size() * plan_row_words(self.problem.max_label_len());
         buffer(&self.plan, words)
+    }
+
+    /// Asked for when the sweeps are queued, so that the device has work while the host sorts.
+    fn runs(&self) -> BufferArg {
+        let packed = || self.client.create_from_slice(u32::as_bytes(&pack_runs(self.problem)));
+        let rows = self.problem.batch_size();
+        buffer(self.runs.get_or_init(packed), rows * runs_row_words(self.problem.max_label_len()))
     }
 
     /// Sweeps all strips, each from block to block, so that a strip finds its left border whole.

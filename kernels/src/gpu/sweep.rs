@@ -92,12 +92,12 @@ pub(super) fn sweep(
     let num_frames = sizes.num_frames as usize;
     let max_labels = sizes.max_labels as usize;
     let pairs_of_row = max_labels + 1;
-    let plan_at = row * (HEADER + 4 * max_labels + 2);
-    let frame_len = select(plan[plan_at + 3] == 1u32, plan[plan_at] as usize, 0usize);
+    let plan_at = row * (HEADER + 2 * max_labels + 1);
+    let frame_len = select(plan[plan_at + 2] == 1u32, plan[plan_at] as usize, 0usize);
     let num_labels = plan[plan_at + 1] as usize;
     let target = Target {
         labels_at: plan_at + HEADER,
-        repeats_at: plan_at + HEADER + 3 * max_labels + 1,
+        repeats_at: plan_at + HEADER + max_labels,
         num_labels,
         last_label: max(num_labels, 1usize) - 1,
         pairs_of_row,

@@ -52,9 +52,9 @@ pub(super) fn total(
     let row = sizes.first_row as usize + local_row;
     let num_frames = sizes.num_frames as usize;
     let max_labels = sizes.max_labels as usize;
-    let plan_at = row * (HEADER + 4 * max_labels + 2);
+    let plan_at = row * (HEADER + 2 * max_labels + 1);
     let labels_at = plan_at + HEADER;
-    let is_feasible = plan[plan_at + 3] == 1u32;
+    let is_feasible = plan[plan_at + 2] == 1u32;
     let frame_len = select(is_feasible, plan[plan_at] as usize, 0usize);
     let num_labels = plan[plan_at + 1] as usize;
 
