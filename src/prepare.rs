@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use asr_kernels::required_frames;
+use asr_kernels::{Problem, required_frames};
 
 use burn::tensor::Device;
 use thiserror::Error;
 
 use crate::config::RunConfig;
-use crate::ctc::{BucketTargets, CtcConfig, TooLong, look_at_targets};
+use crate::ctc::{BucketTargets, TargetsError, admits, look_at_targets};
 use crate::data::{
     DataConfig, DataError, Dataset, Dropped, Padding, Sampler, Survey, manifest, survey,
 };
@@ -66,13 +66,13 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// [`TooLong`] if `ctc.long_targets` refuses some.
+    /// [`TargetsError`] if `ctc.long_targets` refuses some, or a batch is beyond the device.
     pub fn look_at_targets(
         &self,
-        config: &CtcConfig,
+        config: &RunConfig,
         device: &Device,
         device_name: &str,
-    ) -> Result<String, TooLong> {
+    ) -> Result<String, TargetsError> {
         let target = |index: &usize| {
             let item = &self.train.items()[*index];
             (item.labels.len(), item.utterance.id.as_str())
@@ -80,12 +80,32 @@ impl Prepared {
         let buckets: Vec<BucketTargets> = self
             .sampler
             .buckets()
-            .map(|(num_frames, members)| BucketTargets {
+            .map(|(num_frames, members, _)| BucketTargets {
                 num_frames,
                 targets: members.iter().map(target).collect(),
             })
             .collect();
-        look_at_targets(device, device_name, &buckets, config)
+        let text = look_at_targets(device, device_name, &buckets, &config.ctc)?;
+        for (num_frames, members, batch_len) in self.sampler.buckets() {
+            let longest = members.iter().map(|index| &self.train.items()[*index]);
+            let Some(longest) = longest.max_by_key(|item| item.labels.len()) else { continue };
+            let output_len = config.model.output_len(num_frames);
+            let problem = Problem::new(
+                output_len,
+                self.tokens.num_classes(),
+                self.tokens.blank(),
+                vec![output_len; batch_len],
+                &vec![longest.labels.clone(); batch_len],
+            )
+            .expect("labels come from these tokens");
+            admits(device, &problem).map_err(|refusal| TargetsError::Refused {
+                device: device_name.to_owned(),
+                num_frames,
+                id: longest.utterance.id.clone(),
+                reason: refusal.to_string(),
+            })?;
+        }
+        Ok(text)
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     config.validate()?;
     let (device, device_name) = open_device(args.device)?;
     let prepared = prepare(&config, None, Padding::Bucket, &screen)?;
-    let targets = prepared.look_at_targets(&config.ctc, &device, &device_name)?;
+    let targets = prepared.look_at_targets(&config, &device, &device_name)?;
     let mut summaries = prepared.summaries;
     if !config.data.test.is_empty() {
         evaluation_set(

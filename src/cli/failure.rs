@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use crate::config::{ConfigError, InvalidConfig};
-use crate::ctc::TooLong;
+use crate::ctc::TargetsError;
 use crate::data::DataError;
 use crate::device::DeviceError;
 use crate::eval::EvalError;
@@ -90,8 +90,8 @@ impl From<PrepareError> for Failure {
     }
 }
 
-impl From<TooLong> for Failure {
-    fn from(error: TooLong) -> Self {
+impl From<TargetsError> for Failure {
+    fn from(error: TargetsError) -> Self {
         Self::new(DATA, error)
     }
 }

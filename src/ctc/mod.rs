@@ -5,5 +5,5 @@
 pub mod self_test;
 mod targets;
 
-pub use asr_ctc::ctc_loss;
-pub use targets::{BucketTargets, CtcConfig, LongTargets, TooLong, look_at_targets};
+pub use asr_ctc::{admits, ctc_loss};
+pub use targets::{BucketTargets, CtcConfig, LongTargets, TargetsError, look_at_targets};

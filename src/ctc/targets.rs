@@ -45,37 +45,54 @@ impl BucketTargets<'_> {
     }
 }
 
-/// Targets that `ctc.long_targets = "error"` refuses.
+/// Targets that the loss cannot or may not take on a device.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error(
-    "{count} target(s) are longer than the {capacity} labels that {device} sweeps at once with {shared_memory_bytes} B of shared memory; the longest has {longest}; utterances: {ids}; set ctc.long_targets = \"global\" to sweep them through global memory, or leave them out"
-)]
-pub struct TooLong {
-    /// How many.
-    pub count: usize,
-    /// Labels that fit.
-    pub capacity: usize,
-    /// The device's name.
-    pub device: String,
-    /// Its shared memory.
-    pub shared_memory_bytes: usize,
-    /// Labels of the longest.
-    pub longest: usize,
-    /// The first of their ids.
-    pub ids: String,
+pub enum TargetsError {
+    /// `ctc.long_targets = "error"` refuses them.
+    #[error(
+        "{count} target(s) are longer than the {capacity} labels that {device} sweeps at once with {shared_memory_bytes} B of shared memory; the longest has {longest}; utterances: {ids}; set ctc.long_targets = \"global\" to sweep them through global memory, or leave them out"
+    )]
+    TooLong {
+        /// How many.
+        count: usize,
+        /// Labels that fit.
+        capacity: usize,
+        /// The device's name.
+        device: String,
+        /// Its shared memory.
+        shared_memory_bytes: usize,
+        /// Labels of the longest.
+        longest: usize,
+        /// The first of their ids.
+        ids: String,
+    },
+    /// The device has no room for a batch.
+    #[error(
+        "CTC on {device} does not take batches of {num_frames} frames with the target of {id}: {reason}; lower data.batch_s or data.max_duration_s"
+    )]
+    Refused {
+        /// The device's name.
+        device: String,
+        /// Feature frames of the batches.
+        num_frames: usize,
+        /// The utterance with the longest target.
+        id: String,
+        /// What is too large.
+        reason: String,
+    },
 }
 
 /// Says, for `device`, its capacity, the longest target and which path each bucket takes.
 ///
 /// # Errors
 ///
-/// [`TooLong`] if the policy refuses targets beyond the capacity, and there are some.
+/// [`TargetsError::TooLong`] if the policy refuses targets beyond the capacity, and there are some.
 pub fn look_at_targets(
     device: &Device,
     device_name: &str,
     buckets: &[BucketTargets<'_>],
     config: &CtcConfig,
-) -> Result<String, TooLong> {
+) -> Result<String, TargetsError> {
     #[cfg(feature = "gpu")]
     if let Some(capacity) = asr_ctc::capacity(device) {
         return on_gpu(&capacity, device_name, buckets, config);
@@ -101,7 +118,7 @@ fn refuse(
     capacity: usize,
     shared_memory_bytes: usize,
     device_name: &str,
-) -> Result<(), TooLong> {
+) -> Result<(), TargetsError> {
     let too_long = || {
         let targets = buckets.iter().flat_map(|bucket| &bucket.targets);
         targets.filter(|(labels, _)| *labels > capacity)
@@ -114,7 +131,7 @@ fn refuse(
     if count > SHOWN {
         ids.push("...");
     }
-    Err(TooLong {
+    Err(TargetsError::TooLong {
         count,
         capacity,
         device: device_name.to_owned(),
@@ -130,7 +147,7 @@ fn on_gpu(
     device_name: &str,
     buckets: &[BucketTargets<'_>],
     config: &CtcConfig,
-) -> Result<String, TooLong> {
+) -> Result<String, TargetsError> {
     let (fits, bytes) = (capacity.max_shared_labels, capacity.shared_memory_bytes);
     if config.long_targets == LongTargets::Error {
         refuse(buckets, fits, bytes, device_name)?;
@@ -171,10 +188,10 @@ mod tests {
 
     #[test]
     fn refused_targets_are_counted_and_named_with_the_capacity() {
-        let error = refuse(&buckets(), 4094, 232_448, "cuda:0").unwrap_err();
-        assert_eq!((error.count, error.longest), (2, 50_000));
-        let message = error.to_string();
-        for part in ["4094 labels", "232448 B", "50000", "long, longer", "ctc.long_targets"] {
+        let message = refuse(&buckets(), 4094, 232_448, "cuda:0").unwrap_err().to_string();
+        for part in
+            ["2 target(s)", "4094 labels", "232448 B", "50000", "long, longer", "ctc.long_targets"]
+        {
             assert!(message.contains(part), "{message}");
         }
         assert_eq!(refuse(&buckets(), 50_000, 232_448, "cuda:0"), Ok(()));

@@ -142,9 +142,13 @@ impl Sampler {
         self.buckets.iter().map(|bucket| bucket.members.len().div_ceil(bucket.batch_len)).sum()
     }
 
-    /// The buckets, shortest first: the padded length and the members of each.
-    pub fn buckets(&self) -> impl Iterator<Item = (usize, &[usize])> {
-        self.buckets.iter().map(|bucket| (bucket.num_frames, bucket.members.as_slice()))
+    /// The buckets, shortest first: the padded length, the members, and how many of them the
+    /// bound of a batch allows.
+    pub fn buckets(&self) -> impl Iterator<Item = (usize, &[usize], usize)> {
+        self.buckets.iter().map(|bucket| {
+            let batch_len = bucket.batch_len.min(bucket.members.len());
+            (bucket.num_frames, bucket.members.as_slice(), batch_len)
+        })
     }
 
     /// The distinct shapes of batches, `(utterances, frames)`, the largest first; with

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::config::{ConfigError, InvalidConfig};
-use crate::ctc::TooLong;
+use crate::ctc::TargetsError;
 use crate::data::DataError;
 use crate::policy::CheckpointError;
 use crate::prepare::PrepareError;
@@ -30,7 +30,7 @@ pub enum TrainError {
     Prepare(#[from] PrepareError),
     /// The loss cannot take some targets.
     #[error(transparent)]
-    Targets(#[from] TooLong),
+    Targets(#[from] TargetsError),
     /// A recording changed or vanished during the run.
     #[error(transparent)]
     Data(#[from] DataError),
