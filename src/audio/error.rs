@@ -81,7 +81,7 @@ pub enum AudioError {
         value: f32,
     },
     /// Another sample rate than the features are made for.
-    #[error("{}: sample rate is {found_hz} Hz but {wanted_hz} Hz is wanted; resample the files, or set data.resample = \"allow\"", path.display())]
+    #[error("{}: sample rate is {found_hz} Hz but {wanted_hz} Hz is wanted; resample the files, train at their rate with features.sample_rate_hz = {found_hz}, or set data.resample = \"allow\"", path.display())]
     SampleRate {
         /// The file.
         path: PathBuf,

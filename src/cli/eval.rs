@@ -48,6 +48,7 @@ pub(super) fn measure(
     out: &Path,
     screen: &Screen,
 ) -> Result<Vec<MeasuredSet>, EvalError> {
+    screen.print(&format!("measuring {}", recogniser.checkpoint.display()));
     let mut sets = Vec::with_capacity(manifests.len());
     for (name, manifest) in set_names(manifests).into_iter().zip(manifests) {
         let directory = out.join("eval").join(&name);

@@ -49,7 +49,7 @@ impl std::fmt::Display for DropReason {
             DropReason::TooShort => "shorter than data.min_duration_s",
             DropReason::TooLong => "longer than data.max_duration_s",
             DropReason::EmptyText => "empty transcript",
-            DropReason::Infeasible => "too few frames to spell its transcript",
+            DropReason::Infeasible => "too few frames to spell its transcript (a smaller model.subsampling_factor leaves more)",
         })
     }
 }
