@@ -21,6 +21,7 @@ impl Shape {
         Self { batch, frames, classes, labels, is_ragged: false }
     }
 
+    #[cfg(feature = "gpu")]
     pub const fn ragged(self) -> Self {
         Self { is_ragged: true, ..self }
     }

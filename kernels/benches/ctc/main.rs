@@ -18,9 +18,15 @@ use report::{Times, Type, errors};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Shapes for a CPU, smaller than the project's table.
-const CPU_SHAPES: [Shape; 3] =
-    [Shape::full(8, 200, 32, 40), Shape::full(8, 500, 32, 100), Shape::full(4, 1000, 1024, 150)];
+/// Shapes for a CPU: a training step's, and the five of the project's table.
+const CPU_SHAPES: [Shape; 6] = [
+    Shape::full(8, 200, 32, 40),
+    Shape::full(32, 500, 32, 100),
+    Shape::full(16, 1000, 1024, 150),
+    Shape::full(64, 250, 1024, 50),
+    Shape::full(8, 2000, 128, 500),
+    Shape::full(32, 1500, 128, 300),
+];
 
 /// Milliseconds of `repeats` runs, after a few to warm up.
 fn time<R>(repeats: usize, mut run: impl FnMut() -> R) -> Times {

@@ -24,6 +24,7 @@ impl Type {
     }
 
     /// Greatest error that rounding a gradient of at most 1 adds.
+    #[cfg(feature = "gpu")]
     pub fn rounding(self) -> f64 {
         match self {
             Self::F32 => 0.0,

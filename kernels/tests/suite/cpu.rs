@@ -36,6 +36,11 @@ fn exactly_feasible_rows_have_one_path_and_tighter_ones_none() {
 }
 
 #[test]
+fn extreme_logits_match_the_reference_at_length() {
+    laws::extreme_logits_at_length(&Cpu, 900);
+}
+
+#[test]
 fn empty_and_single_frames_are_legal() {
     laws::empty_and_single(&Cpu);
 }
