@@ -27,6 +27,15 @@ impl Shape {
     }
 }
 
+/// The shapes of the project's table.
+pub const TABLE: [Shape; 5] = [
+    Shape::full(32, 500, 32, 100),
+    Shape::full(16, 1000, 1024, 150),
+    Shape::full(64, 250, 1024, 50),
+    Shape::full(8, 2000, 128, 500),
+    Shape::full(32, 1500, 128, 300),
+];
+
 /// Logits that are exact in their type, and their problem.
 pub struct Batch {
     pub logits: Vec<f32>,

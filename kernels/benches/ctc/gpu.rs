@@ -1,7 +1,7 @@
 //! The kernels on a device. Times are the host's, from the call until the device is idle
 //! (`sync_ms`), a call's share of many queued at once (`queued_ms`), and the device's own (`device_ms`).
 
-use crate::draw::{Batch, Shape, draw};
+use crate::draw::{Batch, Shape, TABLE, draw};
 use crate::report::{Times, Type, errors};
 use asr_kernels::gpu::{Capacity, Gradient, Lanes, LogitsType, Outputs, ctc};
 use cubecl::MemoryScope;
@@ -12,14 +12,6 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Instant, SystemTime};
 
-/// The shapes of the project's table.
-const TABLE: [Shape; 5] = [
-    Shape::full(32, 500, 32, 100),
-    Shape::full(16, 1000, 1024, 150),
-    Shape::full(64, 250, 1024, 50),
-    Shape::full(8, 2000, 128, 500),
-    Shape::full(32, 1500, 128, 300),
-];
 /// Calls queued before the device is waited for.
 const QUEUED: usize = 20;
 /// What the floor assumes: memory's speed, and a step of the chain.
