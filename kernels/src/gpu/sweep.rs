@@ -10,17 +10,15 @@
 //! one barrier a block instead of one a step.
 
 use super::capacity::Class;
-use super::exchange::{Lanes, from_left, greatest_of_left};
+use super::exchange::greatest_of_left;
 use super::held::{
-    Ahead, Pairs, Places, Target, blank_of, label_needs, label_of, place, read_ahead, read_biases,
-    renew, set_blank, set_label, state,
+    Ahead, Pairs, Path, Places, Target, label_needs, place, read_ahead, read_biases, renew,
+    set_blank, set_label, state,
 };
 use super::layout::{MARGIN_FRAMES, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
-use super::scaled::{
-    Scaled, ZERO_EXPONENT, choose, copied, emit, one, packed, renormalized, share, sum2, sum3,
-    zero, zero_unless,
-};
+use super::scaled::{ZERO_EXPONENT, choose, one, zero};
+use super::step::{Block, Border, read_columns, turn};
 use cubecl::prelude::*;
 
 /// What a launch of the sweep does.
@@ -45,17 +43,6 @@ pub(super) struct Span {
     pub(super) num_blocks: u32,
     /// Blocks of steps for which the buffers have room.
     pub(super) max_blocks: u32,
-}
-
-/// What came from the left, or zero for lane 0. PTX promises lane 0 its own value, of which the
-/// mantissa may stay; elsewhere what it gets may be no mantissa at all.
-#[cube]
-fn from_left_or_zero(lane: usize, shifted: &Scaled, #[comptime] class: Class) -> Scaled {
-    if comptime!(class.lanes == Lanes::Ptx) {
-        zero_unless(lane > 0, shifted)
-    } else {
-        choose(lane > 0, shifted, &zero())
-    }
 }
 
 #[cube(launch_unchecked)]
@@ -126,13 +113,27 @@ pub(super) fn sweep(
     let is_active = group_at <= num_labels;
     let is_copy = which_group > 0 && lane * held < block;
 
+    // Frames lie as steps come, or the other way round; the margins hold what is read before the
+    // first and after the last.
+    let frame_0 = MARGIN_FRAMES + local_row * num_frames;
+    let first_frame =
+        select(is_forward, frame_0 + start - pad, frame_0 + frame_len - 1 + pad - start) as u32;
+    let which_unit = (local_row * 2 + direction) * comptime!(class.units()) + UNIT_POS_X as usize;
+    let path = Path {
+        is_forward,
+        first_frame,
+        direction: select(is_forward, 1u32, u32::MAX),
+        nowhere: (which_unit % (MARGIN_FRAMES * 2 * pairs_of_row)) as u32,
+    };
     let mut places = Places {
-        symbol: Array::new(held),
-        may_skip: Array::new(held),
-        blank_cell: Array::new(held),
-        label_cell: Array::new(held),
-        owns_blank: Array::new(held),
-        owns_label: Array::new(held),
+        skip_penalty: Array::new(held),
+        blank: Array::new(held),
+        label: Array::new(held),
+        symbol_at: Array::new(held),
+        blank_at: Array::new(held),
+        label_at: Array::new(held),
+        blank_stride: Array::new(held),
+        label_stride: Array::new(held),
         blank_needs: Array::new(held),
         label_needs: Array::new(held),
     };
@@ -147,7 +148,7 @@ pub(super) fn sweep(
     #[unroll]
     for p in 0..held {
         let j = lane_at + p;
-        place(&mut places, p, j, is_copy, is_forward, plan, &target, work);
+        place(&mut places, p, j, is_copy, &path, plan, &target, work);
         if starts_here {
             // Before the first frame a path is certainly in the first blank.
             set_blank(&mut pairs, p, &choose(j == 0, &one(), &zero()));
@@ -167,10 +168,8 @@ pub(super) fn sweep(
         let biases_at = (local_row * 2 + direction) * span.max_blocks as usize * lanes_of_row;
         let other_biases_at =
             (local_row * 2 + 1 - direction) * span.max_blocks as usize * lanes_of_row;
-        let mut inverse = 0.0f32;
         let mut total_e = 0i32;
         if comptime!(meets) {
-            inverse = f32::reinterpret(summary[local_row * SUMMARY_WORDS + 1]);
             total_e = i32::reinterpret(summary[local_row * SUMMARY_WORDS + 2]);
         }
         // The column of the strip before, and this one's for the strip after.
@@ -181,38 +180,47 @@ pub(super) fn sweep(
         let right_column_at = column_at + odd * columns_of_strip;
         let has_left = span.strip > 0;
 
-        let mut next = Ahead {
-            blank_m: Array::new(ahead),
-            blank_e: Array::new(ahead),
-            label_m: Array::new(comptime!(ahead * held)),
-            label_e: Array::new(comptime!(ahead * held)),
-            blank_cell: Array::new(comptime!(ahead * held)),
-            label_cell: Array::new(comptime!(ahead * held)),
-            column_m: Array::new(ahead),
-            column_e: Array::new(ahead),
+        let border = Border {
+            left_column_at,
+            right_column_at,
+            is_first: has_left && which_group == 0 && lane == 0,
+            is_last: which_group == comptime!(class.groups - 1) && lane == comptime!(group - 1),
+            left_penalty: select(lane > 0, 0i32, ZERO_EXPONENT),
+            lane,
+            pad,
+            last_step: frame_len - 1,
         };
-        // Frames lie as steps come, or the other way round; the margins hold what is read
-        // before the first and after the last.
-        let frame_0 = MARGIN_FRAMES + local_row * num_frames;
-        let first_frame =
-            select(is_forward, frame_0 + start - pad, frame_0 + frame_len - 1 + pad - start);
-        let stride = select(is_forward, pairs_of_row, 0usize - pairs_of_row);
-        let mut coming_at = first_frame * pairs_of_row;
-        let mut cells_at = 2 * coming_at;
-        #[unroll]
-        for i in 0..ahead {
-            read_ahead(&mut next, i, coming_at, symbols, &*lattice, &places, class, work);
-            coming_at += stride;
-            if comptime!(in_strips) {
-                let step = min(max(start + i, pad) - pad, frame_len - 1);
-                let column = state(columns[left_column_at + step]);
-                next.column_m[i] = column.m;
-                next.column_e[i] = column.e;
-            }
+
+        let slots = comptime!(2 * ahead);
+        let mut next = Ahead {
+            blank_m: Array::new(slots),
+            blank_e: Array::new(slots),
+            label_m: Array::new(comptime!(slots * held)),
+            label_e: Array::new(comptime!(slots * held)),
+            blank_cell: Array::new(comptime!(slots * held)),
+            label_cell: Array::new(comptime!(slots * held)),
+            column_m: Array::new(slots),
+            column_e: Array::new(slots),
+        };
+        let symbol_stride = path.direction * pairs_of_row as u32;
+        let mut blank_symbol_at = first_frame * pairs_of_row as u32;
+        read_ahead(
+            &mut next,
+            0usize,
+            0usize,
+            blank_symbol_at,
+            symbol_stride,
+            symbols,
+            &*lattice,
+            &places,
+            class,
+            work,
+        );
+        if comptime!(in_strips) {
+            read_columns(&mut next, 0usize, start, &*columns, &border, ahead);
         }
-        let mut bias = 0i32;
-        let mut blank_shift = Array::<i32>::new(held);
-        let mut label_shift = Array::<i32>::new(held);
+        let mut block_of =
+            Block { bias: 0i32, blank_shift: Array::new(held), label_shift: Array::new(held) };
         let mut next_blank_bias = Array::<i32>::new(held);
         let mut next_label_bias = Array::<i32>::new(held);
         if comptime!(meets) {
@@ -268,17 +276,17 @@ pub(super) fn sweep(
                 // mantissas are at most 2^23.
                 top = greatest_of_left(top, &mut scratch, lane, reach, class.lanes)
                     + comptime!(2 * block as i32 + 25);
-                bias = 65_532i32 - top;
+                block_of.bias = 65_532i32 - top;
                 if !is_copy && lane_at <= num_labels {
                     biases[biases_at + now / block * lanes_of_row + lane_at / held] =
-                        u32::reinterpret(bias);
+                        u32::reinterpret(block_of.bias);
                 }
             }
             if comptime!(meets) {
                 #[unroll]
                 for p in 0..held {
-                    blank_shift[p] = total_e + next_blank_bias[p];
-                    label_shift[p] = total_e + next_label_bias[p];
+                    block_of.blank_shift[p] = total_e + next_blank_bias[p];
+                    block_of.label_shift[p] = total_e + next_label_bias[p];
                 }
                 // The block after this one is the one before it in the other's order.
                 let which = max((frame_len + pad - now) / block, 2usize) - 2;
@@ -296,109 +304,97 @@ pub(super) fn sweep(
             if is_active {
                 let mut inner = 0usize;
                 while inner < block {
+                    // Two turns, each of which reads what the other will need: a load has the time
+                    // of a whole turn to arrive.
                     #[unroll]
-                    for i in 0..ahead {
-                        let at = now + inner + i;
-                        if at >= begin && at < stop {
-                            let last = label_of(&pairs, comptime!(held - 1));
-                            let shifted = from_left(
-                                &last,
-                                &mut scratch,
-                                lane,
-                                comptime!(i % 2),
-                                group,
-                                class.lanes,
-                            );
-                            let left = if comptime!(in_strips) {
-                                let step = at - pad;
-                                if which_group == comptime!(class.groups - 1)
-                                    && lane == comptime!(group - 1)
-                                {
-                                    let mut out = Vector::<u32, Const<2>>::empty();
-                                    out.insert(0usize, u32::reinterpret(last.m));
-                                    out.insert(1usize, u32::reinterpret(last.e));
-                                    columns[right_column_at + step] = out;
-                                }
-                                let column = Scaled { m: next.column_m[i], e: next.column_e[i] };
-                                let border = choose(has_left && which_group == 0, &column, &zero());
-                                choose(lane == 0, &border, &shifted)
+                    for half in 0..2usize {
+                        let other = comptime!((1 - half) * ahead);
+                        read_ahead(
+                            &mut next,
+                            other,
+                            ahead,
+                            blank_symbol_at,
+                            symbol_stride,
+                            symbols,
+                            &*lattice,
+                            &places,
+                            class,
+                            work,
+                        );
+                        let at = now + inner + comptime!(half * ahead);
+                        if comptime!(in_strips) {
+                            read_columns(&mut next, other, at + ahead, &*columns, &border, ahead);
+                        }
+                        if comptime!(class.has_whole_turns()) {
+                            if at >= begin && at + ahead <= stop {
+                                turn(
+                                    &mut pairs,
+                                    &next,
+                                    half,
+                                    at,
+                                    begin,
+                                    stop,
+                                    lattice,
+                                    columns,
+                                    &mut scratch,
+                                    &places,
+                                    &block_of,
+                                    &border,
+                                    class,
+                                    work,
+                                    false,
+                                );
                             } else {
-                                from_left_or_zero(lane, &shifted, class)
-                            };
-                            let blank_emission = Scaled { m: next.blank_m[i], e: next.blank_e[i] };
-                            #[unroll]
-                            for back in 0..held {
-                                let p = comptime!(held - 1 - back);
-                                let before = comptime!(if p == 0 { 0 } else { p - 1 });
-                                let slot = comptime!(i * held + p);
-                                let from = if comptime!(p == 0) {
-                                    copied(&left)
-                                } else {
-                                    label_of(&pairs, before)
-                                };
-                                let blank = blank_of(&pairs, p);
-                                let skipped = zero_unless(places.may_skip[p], &from);
-                                let to_label = sum3(&label_of(&pairs, p), &blank, &skipped);
-                                let to_blank = sum2(&blank, &from);
-                                let label_emission =
-                                    Scaled { m: next.label_m[slot], e: next.label_e[slot] };
-                                let at_label = emit(&to_label, &label_emission);
-                                let at_blank = emit(&to_blank, &blank_emission);
-                                let blank_at = cells_at + places.blank_cell[p] as usize;
-                                let label_at = cells_at + places.label_cell[p] as usize;
-                                if comptime!(keeps) {
-                                    let blank_word = packed(&at_blank, bias);
-                                    let label_word = packed(&at_label, bias);
-                                    if places.owns_blank[p] {
-                                        lattice[blank_at] = blank_word;
-                                    }
-                                    if places.owns_label[p] {
-                                        lattice[label_at] = label_word;
-                                    }
-                                }
-                                if comptime!(meets) {
-                                    let blank_share = share(
-                                        &to_blank,
-                                        next.blank_cell[slot],
-                                        blank_shift[p],
-                                        inverse,
-                                    );
-                                    let label_share = share(
-                                        &to_label,
-                                        next.label_cell[slot],
-                                        label_shift[p],
-                                        inverse,
-                                    );
-                                    if places.owns_blank[p] {
-                                        lattice[blank_at] = u32::reinterpret(blank_share);
-                                    }
-                                    if places.owns_label[p] {
-                                        lattice[label_at] = u32::reinterpret(label_share);
-                                    }
-                                }
-                                // Four steps at most multiply a mantissa by 6^4.
-                                if comptime!(i + 1 == ahead) {
-                                    set_blank(&mut pairs, p, &renormalized(&at_blank));
-                                    set_label(&mut pairs, p, &renormalized(&at_label));
-                                } else {
-                                    set_blank(&mut pairs, p, &at_blank);
-                                    set_label(&mut pairs, p, &at_label);
-                                }
+                                turn(
+                                    &mut pairs,
+                                    &next,
+                                    half,
+                                    at,
+                                    begin,
+                                    stop,
+                                    lattice,
+                                    columns,
+                                    &mut scratch,
+                                    &places,
+                                    &block_of,
+                                    &border,
+                                    class,
+                                    work,
+                                    true,
+                                );
+                            }
+                        } else {
+                            turn(
+                                &mut pairs,
+                                &next,
+                                half,
+                                at,
+                                begin,
+                                stop,
+                                lattice,
+                                columns,
+                                &mut scratch,
+                                &places,
+                                &block_of,
+                                &border,
+                                class,
+                                work,
+                                true,
+                            );
+                        }
+                        blank_symbol_at += comptime!(ahead as u32) * symbol_stride;
+                        #[unroll]
+                        for p in 0..held {
+                            places.symbol_at[p] += comptime!(ahead as u32) * symbol_stride;
+                            if comptime!(work != Work::Pass) {
+                                places.blank_at[p] +=
+                                    comptime!(ahead as u32) * places.blank_stride[p];
+                                places.label_at[p] +=
+                                    comptime!(ahead as u32) * places.label_stride[p];
                             }
                         }
-                        read_ahead(
-                            &mut next, i, coming_at, symbols, &*lattice, &places, class, work,
-                        );
-                        coming_at += stride;
-                        cells_at += 2 * stride;
-                        if comptime!(in_strips) {
-                            let step = min(max(at + ahead, pad) - pad, frame_len - 1);
-                            let column = state(columns[left_column_at + step]);
-                            next.column_m[i] = column.m;
-                            next.column_e[i] = column.e;
-                        }
                     }
-                    inner += ahead;
+                    inner += comptime!(2 * ahead);
                 }
             }
             now += block;
