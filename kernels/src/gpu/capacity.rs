@@ -23,7 +23,7 @@ pub(super) struct Class {
     pub(super) held: usize,
     /// Steps between two renewals of the copies, and pairs copied.
     pub(super) block: usize,
-    /// Steps for which emissions are read at a time, one turn ahead; twice that divides `block`.
+    /// Steps for which emissions are read at a time, half a turn; turns divide `block`.
     pub(super) ahead: usize,
     /// Whether the row is longer than the cube holds and goes through it strip by strip.
     pub(super) in_strips: bool,
@@ -41,12 +41,6 @@ impl Class {
         let ahead = (4 / held).max(1);
         let lanes = Lanes::Shared;
         Self { lanes, group: units, groups: 1, held, block: 16, ahead, in_strips: false }
-    }
-
-    /// Whether turns without an end in them have code of their own, without a branch a step. Small
-    /// planes are those of software, which compiles long enough as it is.
-    pub(super) fn has_whole_turns(&self) -> bool {
-        !self.lanes.is_shared() && self.group >= 32
     }
 
     pub(super) fn units(&self) -> usize {

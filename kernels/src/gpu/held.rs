@@ -52,9 +52,10 @@ pub(super) struct Places {
     /// Places of blank and label in the target's order, in both directions.
     pub(super) blank: Array<u32>,
     pub(super) label: Array<u32>,
-    /// Where the labels' emissions of the step are.
+    /// Where the emissions of the turn's first step are, of the blank (one for all) and the labels.
+    pub(super) blank_symbol_at: Array<u32>,
     pub(super) symbol_at: Array<u32>,
-    /// Where the step's cells are, and how far it is from one step's to the next. A copy, or what
+    /// Where that step's cells are, and how far it is from one step's to the next. A copy, or what
     /// is past the target, stays in a place of the margins that nobody reads: a store for all lanes
     /// is cheaper than a branch.
     pub(super) blank_at: Array<u32>,
@@ -185,7 +186,7 @@ pub(super) fn place(
     }
 }
 
-/// What a lane has read of the steps to come, two turns of so many.
+/// What a lane has read of the steps to come, a slot each.
 #[derive(CubeType)]
 pub(super) struct Ahead {
     pub(super) blank_m: Array<f32>,
@@ -196,45 +197,6 @@ pub(super) struct Ahead {
     pub(super) label_cell: Array<u32>,
     pub(super) column_m: Array<f32>,
     pub(super) column_e: Array<i32>,
-}
-
-/// Reads the turn of steps that begins `distance` steps from here into slots from `first` on: the
-/// emissions, and the states that the other direction kept.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn read_ahead(
-    next: &mut Ahead,
-    #[comptime] first: usize,
-    #[comptime] distance: usize,
-    blank_symbol_at: u32,
-    symbol_stride: u32,
-    symbols: &[Vector<u32, Const<2>>],
-    lattice: &[u32],
-    places: &Places,
-    #[comptime] class: Class,
-    #[comptime] work: Work,
-) {
-    #[unroll]
-    for i in 0..comptime!(class.ahead) {
-        let steps = comptime!((distance + i) as u32);
-        let to = comptime!(first + i);
-        let blank = state(symbols[(blank_symbol_at + steps * symbol_stride) as usize]);
-        next.blank_m[to] = blank.m;
-        next.blank_e[to] = blank.e;
-        #[unroll]
-        for p in 0..comptime!(class.held) {
-            let slot = comptime!(to * class.held + p);
-            let label = state(symbols[(places.symbol_at[p] + steps * symbol_stride) as usize]);
-            next.label_m[slot] = label.m;
-            next.label_e[slot] = label.e;
-            if comptime!(work == Work::Meet) {
-                next.blank_cell[slot] =
-                    lattice[(places.blank_at[p] + steps * places.blank_stride[p]) as usize];
-                next.label_cell[slot] =
-                    lattice[(places.label_at[p] + steps * places.label_stride[p]) as usize];
-            }
-        }
-    }
 }
 
 /// Reads the biases under which the other direction packed the lane's cells; its pairs are

@@ -12,13 +12,13 @@
 use super::capacity::Class;
 use super::exchange::greatest_of_left;
 use super::held::{
-    Ahead, Pairs, Path, Places, Target, label_needs, place, read_ahead, read_biases, renew,
-    set_blank, set_label, state,
+    Ahead, Pairs, Path, Places, Target, label_needs, place, read_biases, renew, set_blank,
+    set_label, state,
 };
 use super::layout::{MARGIN_FRAMES, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
 use super::scaled::{ZERO_EXPONENT, choose, one, zero};
-use super::step::{Block, Border, read_columns, turn};
+use super::step::{Block, Border, lone_step, read, turn};
 use cubecl::prelude::*;
 
 /// What a launch of the sweep does.
@@ -90,22 +90,20 @@ pub(super) fn sweep(
         pairs_of_row,
     };
 
-    // Virtual steps: in the other's half they are shifted so that its blocks are whole.
+    // Blocks are counted from the middle, where both directions' ends of blocks meet: the short
+    // one is each direction's first, and the last of what it goes on through.
     let half = frame_len / 2;
     let own = select(is_forward, half, frame_len - half);
-    let mut pad = 0usize;
-    let mut begin = 0usize;
+    let pad = (block - own % block) % block;
+    let blocks_before = span.first_block as usize * block;
+    let mut start = max(blocks_before, pad) - pad;
     let mut end = own;
     if comptime!(meets) {
-        pad = (block - frame_len % block) % block;
-        begin = own + pad;
-        end = frame_len + pad;
-        if summary[local_row * SUMMARY_WORDS] != SOUND {
-            end = begin;
-        }
+        start = own + blocks_before;
+        end = select(summary[local_row * SUMMARY_WORDS] == SOUND, frame_len, own);
     }
-    let start = (begin / block + span.first_block as usize) * block;
-    let stop = min(start + span.num_blocks as usize * block, end);
+    let blocks_after = blocks_before + span.num_blocks as usize * block;
+    let stop = min(select(comptime!(meets), own + blocks_after, blocks_after - pad), end);
 
     let strip_at = span.strip as usize * comptime!(class.pairs());
     let group_at = strip_at + which_group * comptime!(class.stride());
@@ -116,8 +114,7 @@ pub(super) fn sweep(
     // Frames lie as steps come, or the other way round; the margins hold what is read before the
     // first and after the last.
     let frame_0 = MARGIN_FRAMES + local_row * num_frames;
-    let first_frame =
-        select(is_forward, frame_0 + start - pad, frame_0 + frame_len - 1 + pad - start) as u32;
+    let first_frame = select(is_forward, frame_0 + start, frame_0 + frame_len - 1 - start) as u32;
     let which_unit = (local_row * 2 + direction) * comptime!(class.units()) + UNIT_POS_X as usize;
     let path = Path {
         is_forward,
@@ -129,6 +126,7 @@ pub(super) fn sweep(
         skip_penalty: Array::new(held),
         blank: Array::new(held),
         label: Array::new(held),
+        blank_symbol_at: Array::new(1usize),
         symbol_at: Array::new(held),
         blank_at: Array::new(held),
         label_at: Array::new(held),
@@ -143,6 +141,7 @@ pub(super) fn sweep(
         label_m: Array::new(held),
         label_e: Array::new(held),
     };
+    places.blank_symbol_at[0] = first_frame * pairs_of_row as u32;
     let states_at = (local_row * 2 + direction) * pairs_of_row;
     let starts_here = comptime!(!meets) && span.first_block == 0;
     #[unroll]
@@ -187,7 +186,7 @@ pub(super) fn sweep(
             is_last: which_group == comptime!(class.groups - 1) && lane == comptime!(group - 1),
             left_penalty: select(lane > 0, 0i32, ZERO_EXPONENT),
             lane,
-            pad,
+            symbol_stride: path.direction * pairs_of_row as u32,
             last_step: frame_len - 1,
         };
 
@@ -202,29 +201,13 @@ pub(super) fn sweep(
             column_m: Array::new(slots),
             column_e: Array::new(slots),
         };
-        let symbol_stride = path.direction * pairs_of_row as u32;
-        let mut blank_symbol_at = first_frame * pairs_of_row as u32;
-        read_ahead(
-            &mut next,
-            0usize,
-            0usize,
-            blank_symbol_at,
-            symbol_stride,
-            symbols,
-            &*lattice,
-            &places,
-            class,
-            work,
-        );
-        if comptime!(in_strips) {
-            read_columns(&mut next, 0usize, start, &*columns, &border, ahead);
-        }
         let mut block_of =
             Block { bias: 0i32, blank_shift: Array::new(held), label_shift: Array::new(held) };
         let mut next_blank_bias = Array::<i32>::new(held);
         let mut next_label_bias = Array::<i32>::new(held);
         if comptime!(meets) {
-            let at = other_biases_at + ((frame_len + pad - start) / block - 1) * lanes_of_row;
+            let which = (frame_len - start).div_ceil(block) - 1;
+            let at = other_biases_at + which * lanes_of_row;
             read_biases(
                 &mut next_blank_bias,
                 &mut next_label_bias,
@@ -239,9 +222,28 @@ pub(super) fn sweep(
 
         let mut now = start;
         while now < stop {
+            let number = (now + pad) / block;
+            let until = min((number + 1) * block - pad, stop);
+            // Most of it has been read at the end of the block before, and is near.
+            #[unroll]
+            for i in 0..ahead {
+                read(
+                    &mut next,
+                    i,
+                    now,
+                    i.runtime(),
+                    symbols,
+                    &*lattice,
+                    &*columns,
+                    &places,
+                    &border,
+                    class,
+                    work,
+                );
+            }
             if comptime!(class.groups > 1) {
                 if now > start {
-                    renew(&mut pairs, &mut scratch, (now / block) % 2, lane, which_group, class);
+                    renew(&mut pairs, &mut scratch, number % 2, lane, which_group, class);
                 }
             }
             if comptime!(keeps) {
@@ -264,7 +266,7 @@ pub(super) fn sweep(
                         let mut inflow = ZERO_EXPONENT.runtime();
                         for i in 0..block {
                             // What the strip before has written, and no further.
-                            let step = min(now + i, stop - 1);
+                            let step = min(now + i, until - 1);
                             let e = state(columns[left_column_at + step]).e;
                             let ends = needs <= (frame_len - step) as u32;
                             inflow = max(inflow, select(ends, e, ZERO_EXPONENT));
@@ -278,7 +280,7 @@ pub(super) fn sweep(
                     + comptime!(2 * block as i32 + 25);
                 block_of.bias = 65_532i32 - top;
                 if !is_copy && lane_at <= num_labels {
-                    biases[biases_at + now / block * lanes_of_row + lane_at / held] =
+                    biases[biases_at + number * lanes_of_row + lane_at / held] =
                         u32::reinterpret(block_of.bias);
                 }
             }
@@ -289,7 +291,7 @@ pub(super) fn sweep(
                     block_of.label_shift[p] = total_e + next_label_bias[p];
                 }
                 // The block after this one is the one before it in the other's order.
-                let which = max((frame_len + pad - now) / block, 2usize) - 2;
+                let which = max((frame_len - now).div_ceil(block), 2usize) - 2;
                 read_biases(
                     &mut next_blank_bias,
                     &mut next_label_bias,
@@ -302,102 +304,43 @@ pub(super) fn sweep(
                 );
             }
             if is_active {
-                let mut inner = 0usize;
-                while inner < block {
-                    // Two turns, each of which reads what the other will need: a load has the time
-                    // of a whole turn to arrive.
-                    #[unroll]
-                    for half in 0..2usize {
-                        let other = comptime!((1 - half) * ahead);
-                        read_ahead(
-                            &mut next,
-                            other,
-                            ahead,
-                            blank_symbol_at,
-                            symbol_stride,
-                            symbols,
-                            &*lattice,
-                            &places,
-                            class,
-                            work,
-                        );
-                        let at = now + inner + comptime!(half * ahead);
-                        if comptime!(in_strips) {
-                            read_columns(&mut next, other, at + ahead, &*columns, &border, ahead);
-                        }
-                        if comptime!(class.has_whole_turns()) {
-                            if at >= begin && at + ahead <= stop {
-                                turn(
-                                    &mut pairs,
-                                    &next,
-                                    half,
-                                    at,
-                                    begin,
-                                    stop,
-                                    lattice,
-                                    columns,
-                                    &mut scratch,
-                                    &places,
-                                    &block_of,
-                                    &border,
-                                    class,
-                                    work,
-                                    false,
-                                );
-                            } else {
-                                turn(
-                                    &mut pairs,
-                                    &next,
-                                    half,
-                                    at,
-                                    begin,
-                                    stop,
-                                    lattice,
-                                    columns,
-                                    &mut scratch,
-                                    &places,
-                                    &block_of,
-                                    &border,
-                                    class,
-                                    work,
-                                    true,
-                                );
-                            }
-                        } else {
-                            turn(
-                                &mut pairs,
-                                &next,
-                                half,
-                                at,
-                                begin,
-                                stop,
-                                lattice,
-                                columns,
-                                &mut scratch,
-                                &places,
-                                &block_of,
-                                &border,
-                                class,
-                                work,
-                                true,
-                            );
-                        }
-                        blank_symbol_at += comptime!(ahead as u32) * symbol_stride;
-                        #[unroll]
-                        for p in 0..held {
-                            places.symbol_at[p] += comptime!(ahead as u32) * symbol_stride;
-                            if comptime!(work != Work::Pass) {
-                                places.blank_at[p] +=
-                                    comptime!(ahead as u32) * places.blank_stride[p];
-                                places.label_at[p] +=
-                                    comptime!(ahead as u32) * places.label_stride[p];
-                            }
-                        }
-                    }
-                    inner += comptime!(2 * ahead);
+                let mut at = now;
+                while at + comptime!(2 * ahead) <= until {
+                    turn(
+                        &mut pairs,
+                        &mut next,
+                        at,
+                        symbols,
+                        lattice,
+                        columns,
+                        &mut scratch,
+                        &mut places,
+                        &block_of,
+                        &border,
+                        class,
+                        work,
+                    );
+                    at += comptime!(2 * ahead);
+                }
+                while at < until {
+                    lone_step(
+                        &mut pairs,
+                        &mut next,
+                        at,
+                        symbols,
+                        lattice,
+                        columns,
+                        &mut scratch,
+                        &mut places,
+                        &block_of,
+                        &border,
+                        class,
+                        work,
+                    );
+                    at += 1;
                 }
             }
-            now += block;
+            now = until;
         }
         if comptime!(is_shared) {
             sync_cube();
