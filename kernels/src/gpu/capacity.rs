@@ -23,7 +23,7 @@ pub(super) struct Class {
     pub(super) held: usize,
     /// Steps between two renewals of the copies, and pairs copied.
     pub(super) block: usize,
-    /// Steps by which emissions are read ahead, a divisor of `block`.
+    /// Steps for which emissions are read at a time, half a turn; turns divide `block`.
     pub(super) ahead: usize,
     /// Whether the row is longer than the cube holds and goes through it strip by strip.
     pub(super) in_strips: bool,
@@ -32,13 +32,13 @@ pub(super) struct Class {
 impl Class {
     fn of_planes(lanes: Lanes, groups: usize, held: usize) -> Self {
         let group = lanes.count(0);
-        let block = (group * held / 4).min(16);
-        let ahead = (8 / held).clamp(2, 4).min(block);
+        let block = (group * held / 4).clamp(2, 16);
+        let ahead = (4 / held).max(1).min(block / 2);
         Self { lanes, group, groups, held, block, ahead, in_strips: false }
     }
 
     fn of_shared(units: usize, held: usize) -> Self {
-        let ahead = (8 / held).clamp(2, 4);
+        let ahead = (4 / held).max(1);
         let lanes = Lanes::Shared;
         Self { lanes, group: units, groups: 1, held, block: 16, ahead, in_strips: false }
     }
@@ -249,7 +249,7 @@ mod tests {
             let classes = device(lanes).classes();
             assert!(classes.is_sorted_by_key(Class::pairs), "{classes:?}");
             for class in classes {
-                assert!(class.block.is_multiple_of(class.ahead), "{class:?}");
+                assert!(class.block.is_multiple_of(2 * class.ahead), "{class:?}");
                 assert!(class.block.is_multiple_of(class.held), "{class:?}");
                 assert!(class.stride() > 0);
             }

@@ -72,7 +72,9 @@ pub(super) fn write_gradient<F: Float, N: Size>(
 
     let mut greatest = 0.0f32;
     let mut inverse_sum = 0.0f32;
+    let mut inverse_total = 0.0f32;
     if is_sound {
+        inverse_total = f32::reinterpret(summary[local_row * SUMMARY_WORDS + 1]);
         let norm = norms[frame];
         greatest = f32::reinterpret(norm.extract(0usize));
         inverse_sum = f32::reinterpret(norm.extract(1usize));
@@ -100,7 +102,8 @@ pub(super) fn write_gradient<F: Float, N: Size>(
         1
     }));
     let slot = UNIT_POS_X as usize;
-    let blanks = perceptible(group_sum(blanks, &mut scratch, slot, class.group, class.lanes));
+    let blanks = group_sum(blanks, &mut scratch, slot, class.group, class.lanes);
+    let blanks = perceptible(blanks * inverse_total);
 
     let mut occupied = Shared::<[f32]>::new_slice(comptime!(TILE * class.frames));
     let occupied_at = which * TILE;
@@ -128,7 +131,7 @@ pub(super) fn write_gradient<F: Float, N: Size>(
                     for i in start..end {
                         sum += lattice[labels_at + runs[positions_at + i] as usize];
                     }
-                    occupied[occupied_at + class_of - tile] = perceptible(sum);
+                    occupied[occupied_at + class_of - tile] = perceptible(sum * inverse_total);
                 }
                 run += class.group;
             }

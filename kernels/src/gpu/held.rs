@@ -1,7 +1,7 @@
 //! What a lane of the sweep holds in registers, and how it is read and renewed.
 
 use super::capacity::Class;
-use super::scaled::Scaled;
+use super::scaled::{Scaled, ZERO_EXPONENT};
 use super::sweep::Work;
 use cubecl::prelude::*;
 
@@ -44,18 +44,24 @@ pub(super) fn state(word_pair: Vector<u32, Const<2>>) -> Scaled {
     }
 }
 
-/// What a lane knows of its pairs for good.
+/// What a lane knows of its pairs for good, and where it reads and writes.
 #[derive(CubeType)]
 pub(super) struct Places {
-    /// Places of the labels in a frame's symbols.
-    pub(super) symbol: Array<u32>,
-    pub(super) may_skip: Array<bool>,
-    /// Places in a frame's lattice cells, which are the target's order in both directions.
-    pub(super) blank_cell: Array<u32>,
-    pub(super) label_cell: Array<u32>,
-    /// Whether this lane, and no copy, answers for the state.
-    pub(super) owns_blank: Array<bool>,
-    pub(super) owns_label: Array<bool>,
+    /// What takes the skip from the pair before, or leaves it.
+    pub(super) skip_penalty: Array<i32>,
+    /// Places of blank and label in the target's order, in both directions.
+    pub(super) blank: Array<u32>,
+    pub(super) label: Array<u32>,
+    /// Where the emissions of the turn's first step are, of the blank (one for all) and the labels.
+    pub(super) blank_symbol_at: Array<u32>,
+    pub(super) symbol_at: Array<u32>,
+    /// Where that step's cells are, and how far it is from one step's to the next. A copy, or what
+    /// is past the target, stays in a place of the margins that nobody reads: a store for all lanes
+    /// is cheaper than a branch.
+    pub(super) blank_at: Array<u32>,
+    pub(super) label_at: Array<u32>,
+    pub(super) blank_stride: Array<u32>,
+    pub(super) label_stride: Array<u32>,
     /// Frames that must follow before a path from the state can end.
     pub(super) blank_needs: Array<u32>,
     pub(super) label_needs: Array<u32>,
@@ -124,6 +130,18 @@ fn blank_needs(j: usize, is_forward: bool, plan: &[u32], target: &Target) -> u32
     select(j <= target.num_labels, needs, NEVER)
 }
 
+/// How a lane walks through the frames.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Path {
+    pub(super) is_forward: bool,
+    /// The first step's frame, margins included.
+    pub(super) first_frame: u32,
+    /// From a step's frame to the next one's: 1, or -1 as it wraps.
+    pub(super) direction: u32,
+    /// A cell in the margins.
+    pub(super) nowhere: u32,
+}
+
 /// Fills in what there is to know of pair `j`, the lane's `p`-th.
 #[cube]
 #[allow(clippy::too_many_arguments)]
@@ -132,31 +150,43 @@ pub(super) fn place(
     #[comptime] p: usize,
     j: usize,
     is_copy: bool,
-    is_forward: bool,
+    path: &Path,
     plan: &[u32],
     target: &Target,
     #[comptime] work: Work,
 ) {
     let num_labels = target.num_labels;
+    let is_forward = path.is_forward;
     // Past the last label a lane works on what is nobody's: nothing flows back.
     let label = label_at(j, is_forward, target);
+    let blank = blank_at(j, is_forward, target);
     let before = select(is_forward, max(label, 1usize) - 1, min(label + 1, target.last_label));
-    places.may_skip[p] = j > 0
+    let may_skip = j > 0
         && j < num_labels
         && plan[target.labels_at + label] != plan[target.labels_at + before];
-    places.symbol[p] =
-        select(is_forward, min(j + 1, num_labels), num_labels - min(j, num_labels)) as u32;
-    places.blank_cell[p] = blank_at(j, is_forward, target) as u32;
-    places.label_cell[p] = (target.pairs_of_row + label) as u32;
-    places.owns_blank[p] = !is_copy && j <= num_labels;
-    places.owns_label[p] = !is_copy && j < num_labels;
+    places.skip_penalty[p] = select(may_skip, 0i32, ZERO_EXPONENT);
+    places.blank[p] = blank as u32;
+    places.label[p] = label as u32;
+    let pitch = target.pairs_of_row as u32;
+    let symbol = select(is_forward, min(j + 1, num_labels), num_labels - min(j, num_labels));
+    places.symbol_at[p] = path.first_frame * pitch + symbol as u32;
+    if comptime!(work != Work::Pass) {
+        let stride = path.direction * 2u32 * pitch;
+        let cells = path.first_frame * 2u32 * pitch;
+        let owns_blank = !is_copy && j <= num_labels;
+        let owns_label = !is_copy && j < num_labels;
+        places.blank_at[p] = select(owns_blank, cells + blank as u32, path.nowhere);
+        places.label_at[p] = select(owns_label, cells + pitch + label as u32, path.nowhere);
+        places.blank_stride[p] = select(owns_blank, stride, 0u32);
+        places.label_stride[p] = select(owns_label, stride, 0u32);
+    }
     if comptime!(work == Work::Keep) {
         places.blank_needs[p] = blank_needs(j, is_forward, plan, target);
         places.label_needs[p] = label_needs(j, is_forward, plan, target);
     }
 }
 
-/// What a lane has read of the steps to come.
+/// What a lane has read of the steps to come, a slot each.
 #[derive(CubeType)]
 pub(super) struct Ahead {
     pub(super) blank_m: Array<f32>,
@@ -167,36 +197,6 @@ pub(super) struct Ahead {
     pub(super) label_cell: Array<u32>,
     pub(super) column_m: Array<f32>,
     pub(super) column_e: Array<i32>,
-}
-
-/// Reads slot `i` of the steps to come: the emissions of the frame at `symbols_at`, and the states that the
-/// other direction kept there.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn read_ahead(
-    next: &mut Ahead,
-    #[comptime] i: usize,
-    symbols_at: usize,
-    symbols: &[Vector<u32, Const<2>>],
-    lattice: &[u32],
-    places: &Places,
-    #[comptime] class: Class,
-    #[comptime] work: Work,
-) {
-    let blank = state(symbols[symbols_at]);
-    next.blank_m[i] = blank.m;
-    next.blank_e[i] = blank.e;
-    #[unroll]
-    for p in 0..comptime!(class.held) {
-        let slot = comptime!(i * class.held + p);
-        let label = state(symbols[symbols_at + places.symbol[p] as usize]);
-        next.label_m[slot] = label.m;
-        next.label_e[slot] = label.e;
-        if comptime!(work == Work::Meet) {
-            next.blank_cell[slot] = lattice[2 * symbols_at + places.blank_cell[p] as usize];
-            next.label_cell[slot] = lattice[2 * symbols_at + places.label_cell[p] as usize];
-        }
-    }
 }
 
 /// Reads the biases under which the other direction packed the lane's cells; its pairs are
@@ -215,8 +215,8 @@ pub(super) fn read_biases(
 ) {
     #[unroll]
     for p in 0..held {
-        let blank = places.blank_cell[p] as usize;
-        let label = places.label_cell[p] as usize - target.pairs_of_row;
+        let blank = places.blank[p] as usize;
+        let label = places.label[p] as usize;
         let other_blank = select(is_forward, target.num_labels - blank, blank);
         let other_label = select(is_forward, target.last_label - label, label);
         blank_bias[p] = i32::reinterpret(biases[at + other_blank / held]);

@@ -22,6 +22,10 @@ const MAX_WORDS: usize = u32::MAX as usize;
 /// Units of the cube that sums a row's total.
 const TOTAL_UNITS: usize = 256;
 
+/// Frames from which the sweeps are set going before the host packs what the gradient needs: a client
+/// keeps work in a queue until that fills, and setting it going waits some 50 us for its thread.
+const WORTH_A_FLUSH: usize = 400;
+
 /// What to make besides the losses.
 #[derive(Clone, Copy, Debug)]
 pub enum Gradient<'a> {
@@ -195,7 +199,10 @@ pub fn check(
 
 /// Loop iterations of one block of a sweep.
 fn block_iterations(class: Class) -> usize {
-    class.block / class.ahead + 2 + if class.in_strips { class.block } else { 0 }
+    class.block / (2 * class.ahead)
+        + 4 * class.ahead
+        + 2
+        + if class.in_strips { class.block } else { 0 }
 }
 
 /// Blocks that one launch of the sweep may take, so that no loop outgrows the device.
@@ -324,7 +331,13 @@ impl Batch<'_> {
 
     /// Asked for when the sweeps are queued, so that the device has work while the host sorts.
     fn runs(&self) -> BufferArg {
-        let packed = || self.client.create_from_slice(u32::as_bytes(&pack_runs(self.problem)));
+        let packed = || {
+            if self.problem.num_frames() >= WORTH_A_FLUSH {
+                // An error stays with the buffers and surfaces where they are read.
+                let _ = self.client.flush();
+            }
+            self.client.create_from_slice(u32::as_bytes(&pack_runs(self.problem)))
+        };
         let rows = self.problem.batch_size();
         buffer(self.runs.get_or_init(packed), rows * runs_row_words(self.problem.max_label_len()))
     }

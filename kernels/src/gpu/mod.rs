@@ -21,6 +21,7 @@ mod layout;
 mod logits;
 mod plan;
 mod scaled;
+mod step;
 mod sweep;
 mod total;
 

@@ -44,34 +44,65 @@ pub(super) fn pack_runs(problem: &Problem) -> Vec<u32> {
     let max_len = problem.max_label_len();
     let words = runs_row_words(max_len);
     let mut runs = vec![0; words * problem.batch_size()];
+    let mut counts = Counts::new(problem.num_classes());
     for (row, packed) in runs.chunks_exact_mut(words).enumerate() {
         let labels = problem.labels(row);
-        // Class and place in one key: that sorts faster than places by their class.
-        let mut keys: Vec<u64> = labels
-            .iter()
-            .zip(0..)
-            .map(|(&label, j): (_, u64)| u64::from(label) << 32 | j)
-            .collect();
-        keys.sort_unstable();
         let (header, rest) = packed.split_at_mut(RUNS_HEADER);
         let (classes, rest) = rest.split_at_mut(max_len);
         let (positions, starts) = rest.split_at_mut(max_len);
-        let mut num_runs = 0;
-        for (i, key) in keys.iter().enumerate() {
-            let class = (key >> 32) as u32;
-            if num_runs == 0 || classes[num_runs - 1] != class {
-                classes[num_runs] = class;
-                starts[num_runs] = i as u32;
-                num_runs += 1;
-            }
-            positions[i] = *key as u32;
-        }
-        starts[num_runs] = labels.len() as u32;
+        let num_runs = counts.runs(labels, classes, positions, starts);
         header[0] = problem.frame_lens()[row] as u32;
         header[1] = labels.len() as u32;
         header[2] = num_runs as u32;
     }
     runs
+}
+
+/// Sorts by counting, in time and memory that grow with labels and classes, no faster.
+struct Counts {
+    /// Labels of a class; then the place of the next of them among the positions.
+    of_class: Vec<u32>,
+}
+
+impl Counts {
+    fn new(num_classes: usize) -> Self {
+        Self { of_class: vec![0; num_classes] }
+    }
+
+    /// Fills in one row and returns its number of runs.
+    fn runs(
+        &mut self,
+        labels: &[u32],
+        classes: &mut [u32],
+        positions: &mut [u32],
+        starts: &mut [u32],
+    ) -> usize {
+        let mut num_runs = 0;
+        for &label in labels {
+            let count = &mut self.of_class[label as usize];
+            if *count == 0 {
+                classes[num_runs] = label;
+                num_runs += 1;
+            }
+            *count += 1;
+        }
+        classes[..num_runs].sort_unstable();
+        let mut at = 0;
+        for (&class, start) in classes[..num_runs].iter().zip(starts.iter_mut()) {
+            *start = at;
+            at += std::mem::replace(&mut self.of_class[class as usize], at);
+        }
+        starts[num_runs] = at;
+        for (&label, place) in labels.iter().zip(0..) {
+            let next = &mut self.of_class[label as usize];
+            positions[*next as usize] = place;
+            *next += 1;
+        }
+        for &class in &classes[..num_runs] {
+            self.of_class[class as usize] = 0;
+        }
+        num_runs
+    }
 }
 
 #[cfg(test)]

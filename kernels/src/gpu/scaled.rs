@@ -41,10 +41,11 @@ pub(super) fn copied(a: &Scaled) -> Scaled {
     Scaled { m: a.m, e: a.e }
 }
 
-/// `a` or zero, of which only the exponent must be one.
+/// `a` and, for a penalty of [`ZERO_EXPONENT`] instead of 0, zero: an addition where a choice would
+/// be a comparison and a selection.
 #[cube]
-pub(super) fn zero_unless(condition: bool, a: &Scaled) -> Scaled {
-    Scaled { m: a.m, e: select(condition, a.e, ZERO_EXPONENT) }
+pub(super) fn penalized(a: &Scaled, penalty: i32) -> Scaled {
+    Scaled { m: a.m, e: a.e + penalty }
 }
 
 #[cube]
@@ -105,22 +106,26 @@ pub(super) fn pow2(d: i32) -> f32 {
     f32::reinterpret(u32::reinterpret(max(d + 127i32, 0i32)) << 23u32)
 }
 
+/// Words below it are zeros, whatever their mantissa.
+const ZERO_WORDS: u32 = 16 << 16;
+
 /// A state in one word: 16 bits of exponent, plus `bias`, and 16 of mantissa, rounded. A mantissa
-/// of 2 or more carries into the exponent by itself. The bias keeps that below `2^16`; what it
-/// puts at or below 0 is stored as zero.
+/// of 2 or more carries into the exponent by itself, by 12 at most in the steps between two
+/// normalisations. The bias keeps that below `2^16`; what it puts at or below 0 ends below 16, and
+/// that is a zero.
 #[cube]
 pub(super) fn packed(a: &Scaled, bias: i32) -> u32 {
-    let key = a.e + bias;
+    let key = u32::reinterpret(max(a.e + bias, 0i32));
     let rounded = (u32::reinterpret(a.m) - comptime!(ONE_BITS - 64)) >> 7u32;
-    select(key > 0i32, (u32::reinterpret(key) << 16u32) + rounded, 0u32)
+    (key << 16u32) + rounded
 }
 
-/// `a` times what was packed in `word`, over a total: a probability as a plain f32. `inverse` is 1
-/// over the total's mantissa and `shift` its exponent plus the word's bias.
+/// `a` times what was packed in `word`, as a plain f32, over a power of two: `shift` is its exponent
+/// plus the word's bias.
 #[cube]
-pub(super) fn share(a: &Scaled, word: u32, shift: i32, inverse: f32) -> f32 {
+pub(super) fn share(a: &Scaled, word: u32, shift: i32) -> f32 {
     let d = max(a.e + i32::reinterpret(word >> 16u32) - shift, -127i32);
     let kept =
         f32::reinterpret(u32::reinterpret(mantissa(word << 7u32)) + (u32::reinterpret(d) << 23u32));
-    select(word == 0u32, 0.0f32, a.m * inverse * kept)
+    select(word < ZERO_WORDS, 0.0f32, a.m * kept)
 }

@@ -10,17 +10,15 @@
 //! one barrier a block instead of one a step.
 
 use super::capacity::Class;
-use super::exchange::{Lanes, from_left, greatest_of_left};
+use super::exchange::greatest_of_left;
 use super::held::{
-    Ahead, Pairs, Places, Target, blank_of, label_needs, label_of, place, read_ahead, read_biases,
-    renew, set_blank, set_label, state,
+    Ahead, Pairs, Path, Places, Target, label_needs, place, read_biases, renew, set_blank,
+    set_label, state,
 };
 use super::layout::{MARGIN_FRAMES, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
-use super::scaled::{
-    Scaled, ZERO_EXPONENT, choose, copied, emit, one, packed, renormalized, share, sum2, sum3,
-    zero, zero_unless,
-};
+use super::scaled::{ZERO_EXPONENT, choose, one, zero};
+use super::step::{Block, Border, lone_step, read, turn};
 use cubecl::prelude::*;
 
 /// What a launch of the sweep does.
@@ -45,17 +43,6 @@ pub(super) struct Span {
     pub(super) num_blocks: u32,
     /// Blocks of steps for which the buffers have room.
     pub(super) max_blocks: u32,
-}
-
-/// What came from the left, or zero for lane 0. PTX promises lane 0 its own value, of which the
-/// mantissa may stay; elsewhere what it gets may be no mantissa at all.
-#[cube]
-fn from_left_or_zero(lane: usize, shifted: &Scaled, #[comptime] class: Class) -> Scaled {
-    if comptime!(class.lanes == Lanes::Ptx) {
-        zero_unless(lane > 0, shifted)
-    } else {
-        choose(lane > 0, shifted, &zero())
-    }
 }
 
 #[cube(launch_unchecked)]
@@ -103,22 +90,20 @@ pub(super) fn sweep(
         pairs_of_row,
     };
 
-    // Virtual steps: in the other's half they are shifted so that its blocks are whole.
+    // Blocks are counted from the middle, where both directions' ends of blocks meet: the short
+    // one is each direction's first, and the last of what it goes on through.
     let half = frame_len / 2;
     let own = select(is_forward, half, frame_len - half);
-    let mut pad = 0usize;
-    let mut begin = 0usize;
+    let pad = (block - own % block) % block;
+    let blocks_before = span.first_block as usize * block;
+    let mut start = max(blocks_before, pad) - pad;
     let mut end = own;
     if comptime!(meets) {
-        pad = (block - frame_len % block) % block;
-        begin = own + pad;
-        end = frame_len + pad;
-        if summary[local_row * SUMMARY_WORDS] != SOUND {
-            end = begin;
-        }
+        start = own + blocks_before;
+        end = select(summary[local_row * SUMMARY_WORDS] == SOUND, frame_len, own);
     }
-    let start = (begin / block + span.first_block as usize) * block;
-    let stop = min(start + span.num_blocks as usize * block, end);
+    let blocks_after = blocks_before + span.num_blocks as usize * block;
+    let stop = min(select(comptime!(meets), own + blocks_after, blocks_after - pad), end);
 
     let strip_at = span.strip as usize * comptime!(class.pairs());
     let group_at = strip_at + which_group * comptime!(class.stride());
@@ -126,13 +111,27 @@ pub(super) fn sweep(
     let is_active = group_at <= num_labels;
     let is_copy = which_group > 0 && lane * held < block;
 
+    // Frames lie as steps come, or the other way round; the margins hold what is read before the
+    // first and after the last.
+    let frame_0 = MARGIN_FRAMES + local_row * num_frames;
+    let first_frame = select(is_forward, frame_0 + start, frame_0 + frame_len - 1 - start) as u32;
+    let which_unit = (local_row * 2 + direction) * comptime!(class.units()) + UNIT_POS_X as usize;
+    let path = Path {
+        is_forward,
+        first_frame,
+        direction: select(is_forward, 1u32, u32::MAX),
+        nowhere: (which_unit % (MARGIN_FRAMES * 2 * pairs_of_row)) as u32,
+    };
     let mut places = Places {
-        symbol: Array::new(held),
-        may_skip: Array::new(held),
-        blank_cell: Array::new(held),
-        label_cell: Array::new(held),
-        owns_blank: Array::new(held),
-        owns_label: Array::new(held),
+        skip_penalty: Array::new(held),
+        blank: Array::new(held),
+        label: Array::new(held),
+        blank_symbol_at: Array::new(1usize),
+        symbol_at: Array::new(held),
+        blank_at: Array::new(held),
+        label_at: Array::new(held),
+        blank_stride: Array::new(held),
+        label_stride: Array::new(held),
         blank_needs: Array::new(held),
         label_needs: Array::new(held),
     };
@@ -142,12 +141,13 @@ pub(super) fn sweep(
         label_m: Array::new(held),
         label_e: Array::new(held),
     };
+    places.blank_symbol_at[0] = first_frame * pairs_of_row as u32;
     let states_at = (local_row * 2 + direction) * pairs_of_row;
     let starts_here = comptime!(!meets) && span.first_block == 0;
     #[unroll]
     for p in 0..held {
         let j = lane_at + p;
-        place(&mut places, p, j, is_copy, is_forward, plan, &target, work);
+        place(&mut places, p, j, is_copy, &path, plan, &target, work);
         if starts_here {
             // Before the first frame a path is certainly in the first blank.
             set_blank(&mut pairs, p, &choose(j == 0, &one(), &zero()));
@@ -167,10 +167,8 @@ pub(super) fn sweep(
         let biases_at = (local_row * 2 + direction) * span.max_blocks as usize * lanes_of_row;
         let other_biases_at =
             (local_row * 2 + 1 - direction) * span.max_blocks as usize * lanes_of_row;
-        let mut inverse = 0.0f32;
         let mut total_e = 0i32;
         if comptime!(meets) {
-            inverse = f32::reinterpret(summary[local_row * SUMMARY_WORDS + 1]);
             total_e = i32::reinterpret(summary[local_row * SUMMARY_WORDS + 2]);
         }
         // The column of the strip before, and this one's for the strip after.
@@ -181,42 +179,35 @@ pub(super) fn sweep(
         let right_column_at = column_at + odd * columns_of_strip;
         let has_left = span.strip > 0;
 
-        let mut next = Ahead {
-            blank_m: Array::new(ahead),
-            blank_e: Array::new(ahead),
-            label_m: Array::new(comptime!(ahead * held)),
-            label_e: Array::new(comptime!(ahead * held)),
-            blank_cell: Array::new(comptime!(ahead * held)),
-            label_cell: Array::new(comptime!(ahead * held)),
-            column_m: Array::new(ahead),
-            column_e: Array::new(ahead),
+        let border = Border {
+            left_column_at,
+            right_column_at,
+            is_first: has_left && which_group == 0 && lane == 0,
+            is_last: which_group == comptime!(class.groups - 1) && lane == comptime!(group - 1),
+            left_penalty: select(lane > 0, 0i32, ZERO_EXPONENT),
+            lane,
+            symbol_stride: path.direction * pairs_of_row as u32,
+            last_step: frame_len - 1,
         };
-        // Frames lie as steps come, or the other way round; the margins hold what is read
-        // before the first and after the last.
-        let frame_0 = MARGIN_FRAMES + local_row * num_frames;
-        let first_frame =
-            select(is_forward, frame_0 + start - pad, frame_0 + frame_len - 1 + pad - start);
-        let stride = select(is_forward, pairs_of_row, 0usize - pairs_of_row);
-        let mut coming_at = first_frame * pairs_of_row;
-        let mut cells_at = 2 * coming_at;
-        #[unroll]
-        for i in 0..ahead {
-            read_ahead(&mut next, i, coming_at, symbols, &*lattice, &places, class, work);
-            coming_at += stride;
-            if comptime!(in_strips) {
-                let step = min(max(start + i, pad) - pad, frame_len - 1);
-                let column = state(columns[left_column_at + step]);
-                next.column_m[i] = column.m;
-                next.column_e[i] = column.e;
-            }
-        }
-        let mut bias = 0i32;
-        let mut blank_shift = Array::<i32>::new(held);
-        let mut label_shift = Array::<i32>::new(held);
+
+        let slots = comptime!(2 * ahead);
+        let mut next = Ahead {
+            blank_m: Array::new(slots),
+            blank_e: Array::new(slots),
+            label_m: Array::new(comptime!(slots * held)),
+            label_e: Array::new(comptime!(slots * held)),
+            blank_cell: Array::new(comptime!(slots * held)),
+            label_cell: Array::new(comptime!(slots * held)),
+            column_m: Array::new(slots),
+            column_e: Array::new(slots),
+        };
+        let mut block_of =
+            Block { bias: 0i32, blank_shift: Array::new(held), label_shift: Array::new(held) };
         let mut next_blank_bias = Array::<i32>::new(held);
         let mut next_label_bias = Array::<i32>::new(held);
         if comptime!(meets) {
-            let at = other_biases_at + ((frame_len + pad - start) / block - 1) * lanes_of_row;
+            let which = (frame_len - start).div_ceil(block) - 1;
+            let at = other_biases_at + which * lanes_of_row;
             read_biases(
                 &mut next_blank_bias,
                 &mut next_label_bias,
@@ -231,9 +222,28 @@ pub(super) fn sweep(
 
         let mut now = start;
         while now < stop {
+            let number = (now + pad) / block;
+            let until = min((number + 1) * block - pad, stop);
+            // Most of it has been read at the end of the block before, and is near.
+            #[unroll]
+            for i in 0..ahead {
+                read(
+                    &mut next,
+                    i,
+                    now,
+                    i.runtime(),
+                    symbols,
+                    &*lattice,
+                    &*columns,
+                    &places,
+                    &border,
+                    class,
+                    work,
+                );
+            }
             if comptime!(class.groups > 1) {
                 if now > start {
-                    renew(&mut pairs, &mut scratch, (now / block) % 2, lane, which_group, class);
+                    renew(&mut pairs, &mut scratch, number % 2, lane, which_group, class);
                 }
             }
             if comptime!(keeps) {
@@ -256,7 +266,7 @@ pub(super) fn sweep(
                         let mut inflow = ZERO_EXPONENT.runtime();
                         for i in 0..block {
                             // What the strip before has written, and no further.
-                            let step = min(now + i, stop - 1);
+                            let step = min(now + i, until - 1);
                             let e = state(columns[left_column_at + step]).e;
                             let ends = needs <= (frame_len - step) as u32;
                             inflow = max(inflow, select(ends, e, ZERO_EXPONENT));
@@ -268,20 +278,20 @@ pub(super) fn sweep(
                 // mantissas are at most 2^23.
                 top = greatest_of_left(top, &mut scratch, lane, reach, class.lanes)
                     + comptime!(2 * block as i32 + 25);
-                bias = 65_532i32 - top;
+                block_of.bias = 65_532i32 - top;
                 if !is_copy && lane_at <= num_labels {
-                    biases[biases_at + now / block * lanes_of_row + lane_at / held] =
-                        u32::reinterpret(bias);
+                    biases[biases_at + number * lanes_of_row + lane_at / held] =
+                        u32::reinterpret(block_of.bias);
                 }
             }
             if comptime!(meets) {
                 #[unroll]
                 for p in 0..held {
-                    blank_shift[p] = total_e + next_blank_bias[p];
-                    label_shift[p] = total_e + next_label_bias[p];
+                    block_of.blank_shift[p] = total_e + next_blank_bias[p];
+                    block_of.label_shift[p] = total_e + next_label_bias[p];
                 }
                 // The block after this one is the one before it in the other's order.
-                let which = max((frame_len + pad - now) / block, 2usize) - 2;
+                let which = max((frame_len - now).div_ceil(block), 2usize) - 2;
                 read_biases(
                     &mut next_blank_bias,
                     &mut next_label_bias,
@@ -294,114 +304,43 @@ pub(super) fn sweep(
                 );
             }
             if is_active {
-                let mut inner = 0usize;
-                while inner < block {
-                    #[unroll]
-                    for i in 0..ahead {
-                        let at = now + inner + i;
-                        if at >= begin && at < stop {
-                            let last = label_of(&pairs, comptime!(held - 1));
-                            let shifted = from_left(
-                                &last,
-                                &mut scratch,
-                                lane,
-                                comptime!(i % 2),
-                                group,
-                                class.lanes,
-                            );
-                            let left = if comptime!(in_strips) {
-                                let step = at - pad;
-                                if which_group == comptime!(class.groups - 1)
-                                    && lane == comptime!(group - 1)
-                                {
-                                    let mut out = Vector::<u32, Const<2>>::empty();
-                                    out.insert(0usize, u32::reinterpret(last.m));
-                                    out.insert(1usize, u32::reinterpret(last.e));
-                                    columns[right_column_at + step] = out;
-                                }
-                                let column = Scaled { m: next.column_m[i], e: next.column_e[i] };
-                                let border = choose(has_left && which_group == 0, &column, &zero());
-                                choose(lane == 0, &border, &shifted)
-                            } else {
-                                from_left_or_zero(lane, &shifted, class)
-                            };
-                            let blank_emission = Scaled { m: next.blank_m[i], e: next.blank_e[i] };
-                            #[unroll]
-                            for back in 0..held {
-                                let p = comptime!(held - 1 - back);
-                                let before = comptime!(if p == 0 { 0 } else { p - 1 });
-                                let slot = comptime!(i * held + p);
-                                let from = if comptime!(p == 0) {
-                                    copied(&left)
-                                } else {
-                                    label_of(&pairs, before)
-                                };
-                                let blank = blank_of(&pairs, p);
-                                let skipped = zero_unless(places.may_skip[p], &from);
-                                let to_label = sum3(&label_of(&pairs, p), &blank, &skipped);
-                                let to_blank = sum2(&blank, &from);
-                                let label_emission =
-                                    Scaled { m: next.label_m[slot], e: next.label_e[slot] };
-                                let at_label = emit(&to_label, &label_emission);
-                                let at_blank = emit(&to_blank, &blank_emission);
-                                let blank_at = cells_at + places.blank_cell[p] as usize;
-                                let label_at = cells_at + places.label_cell[p] as usize;
-                                if comptime!(keeps) {
-                                    let blank_word = packed(&at_blank, bias);
-                                    let label_word = packed(&at_label, bias);
-                                    if places.owns_blank[p] {
-                                        lattice[blank_at] = blank_word;
-                                    }
-                                    if places.owns_label[p] {
-                                        lattice[label_at] = label_word;
-                                    }
-                                }
-                                if comptime!(meets) {
-                                    let blank_share = share(
-                                        &to_blank,
-                                        next.blank_cell[slot],
-                                        blank_shift[p],
-                                        inverse,
-                                    );
-                                    let label_share = share(
-                                        &to_label,
-                                        next.label_cell[slot],
-                                        label_shift[p],
-                                        inverse,
-                                    );
-                                    if places.owns_blank[p] {
-                                        lattice[blank_at] = u32::reinterpret(blank_share);
-                                    }
-                                    if places.owns_label[p] {
-                                        lattice[label_at] = u32::reinterpret(label_share);
-                                    }
-                                }
-                                // Four steps at most multiply a mantissa by 6^4.
-                                if comptime!(i + 1 == ahead) {
-                                    set_blank(&mut pairs, p, &renormalized(&at_blank));
-                                    set_label(&mut pairs, p, &renormalized(&at_label));
-                                } else {
-                                    set_blank(&mut pairs, p, &at_blank);
-                                    set_label(&mut pairs, p, &at_label);
-                                }
-                            }
-                        }
-                        read_ahead(
-                            &mut next, i, coming_at, symbols, &*lattice, &places, class, work,
-                        );
-                        coming_at += stride;
-                        cells_at += 2 * stride;
-                        if comptime!(in_strips) {
-                            let step = min(max(at + ahead, pad) - pad, frame_len - 1);
-                            let column = state(columns[left_column_at + step]);
-                            next.column_m[i] = column.m;
-                            next.column_e[i] = column.e;
-                        }
-                    }
-                    inner += ahead;
+                let mut at = now;
+                while at + comptime!(2 * ahead) <= until {
+                    turn(
+                        &mut pairs,
+                        &mut next,
+                        at,
+                        symbols,
+                        lattice,
+                        columns,
+                        &mut scratch,
+                        &mut places,
+                        &block_of,
+                        &border,
+                        class,
+                        work,
+                    );
+                    at += comptime!(2 * ahead);
+                }
+                while at < until {
+                    lone_step(
+                        &mut pairs,
+                        &mut next,
+                        at,
+                        symbols,
+                        lattice,
+                        columns,
+                        &mut scratch,
+                        &mut places,
+                        &block_of,
+                        &border,
+                        class,
+                        work,
+                    );
+                    at += 1;
                 }
             }
-            now += block;
+            now = until;
         }
         if comptime!(is_shared) {
             sync_cube();

@@ -1,0 +1,275 @@
+//! A turn of steps: the recurrence itself, all that a sweep repeats for every frame.
+
+use super::capacity::Class;
+use super::exchange::{Lanes, from_left};
+use super::held::{Ahead, Pairs, Places, blank_of, label_of, set_blank, set_label, state};
+use super::scaled::{
+    Scaled, choose, copied, emit, packed, penalized, renormalized, share, sum2, sum3, zero,
+};
+use super::sweep::Work;
+use cubecl::prelude::*;
+
+/// Steps after which mantissas are normalised, of which one multiplies them by 6 at most.
+const STEPS_TO_NORMAL: usize = 4;
+
+/// What holds for a block of steps.
+#[derive(CubeType)]
+pub(super) struct Block {
+    /// Under which the lane packs its states.
+    pub(super) bias: i32,
+    /// The total's exponent and the bias of the cells that the lane reads.
+    pub(super) blank_shift: Array<i32>,
+    pub(super) label_shift: Array<i32>,
+}
+
+/// A lane's place among its neighbours, those of the strips before and after included.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Border {
+    pub(super) left_column_at: usize,
+    pub(super) right_column_at: usize,
+    /// Whether the lane's left neighbour is in the strip before.
+    pub(super) is_first: bool,
+    /// Whether its right neighbour is in the strip after.
+    pub(super) is_last: bool,
+    /// What makes a zero of what comes from the left where nothing is.
+    pub(super) left_penalty: i32,
+    pub(super) lane: usize,
+    /// Emissions from a step's to the next one's.
+    pub(super) symbol_stride: u32,
+    /// The last step of all.
+    pub(super) last_step: usize,
+}
+
+/// Goes `2 class.ahead` steps from `first_step`. The emissions and cells of the first half have been read;
+/// each half begins with reading for the other, so that a load has half a turn to arrive, and
+/// the second reads for the turn after.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn turn(
+    pairs: &mut Pairs,
+    next: &mut Ahead,
+    first_step: usize,
+    symbols: &[Vector<u32, Const<2>>],
+    lattice: &mut [u32],
+    columns: &mut [Vector<u32, Const<2>>],
+    scratch: &mut [u32],
+    places: &mut Places,
+    block: &Block,
+    border: &Border,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
+) {
+    let ahead = comptime!(class.ahead);
+    #[unroll]
+    for half in 0..2usize {
+        let slots = comptime!((1 - half) * ahead);
+        let distance = comptime!((half + 1) * ahead);
+        #[unroll]
+        for i in 0..ahead {
+            let (slot, steps) = comptime!((slots + i, distance + i));
+            let steps = steps.runtime();
+            read(
+                next, slot, first_step, steps, symbols, &*lattice, &*columns, &*places, border,
+                class, work,
+            );
+        }
+        #[unroll]
+        for i in 0..ahead {
+            let slot = comptime!(half * ahead + i);
+            let is_normal =
+                comptime!((slot + 1).is_multiple_of(STEPS_TO_NORMAL) || slot + 1 == 2 * ahead);
+            step(
+                pairs,
+                &*next,
+                slot,
+                first_step,
+                slot.runtime(),
+                is_normal,
+                lattice,
+                columns,
+                scratch,
+                &*places,
+                block,
+                border,
+                class,
+                work,
+            );
+        }
+    }
+    advance(places, comptime!(2 * ahead as u32), border, class, work);
+}
+
+/// Goes one step, and waits for what it reads: what remains of a block where an utterance's half ends.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn lone_step(
+    pairs: &mut Pairs,
+    next: &mut Ahead,
+    at: usize,
+    symbols: &[Vector<u32, Const<2>>],
+    lattice: &mut [u32],
+    columns: &mut [Vector<u32, Const<2>>],
+    scratch: &mut [u32],
+    places: &mut Places,
+    block: &Block,
+    border: &Border,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
+) {
+    let here = 0usize.runtime();
+    read(next, 0usize, at, here, symbols, &*lattice, &*columns, &*places, border, class, work);
+    if comptime!(class.lanes.is_shared()) {
+        // Slots alternate between two parts of the scratch; this one is always the first.
+        sync_cube();
+    }
+    step(
+        pairs, &*next, 0usize, at, here, true, lattice, columns, scratch, &*places, block, border,
+        class, work,
+    );
+    advance(places, 1u32, border, class, work);
+}
+
+/// Reads into a slot what the step so many after the turn's first needs: the emissions, the states that
+/// the other direction kept, and what the strip before left.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn read(
+    next: &mut Ahead,
+    #[comptime] slot: usize,
+    first_step: usize,
+    steps: usize,
+    symbols: &[Vector<u32, Const<2>>],
+    lattice: &[u32],
+    columns: &[Vector<u32, Const<2>>],
+    places: &Places,
+    border: &Border,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
+) {
+    let by_symbols = steps as u32 * border.symbol_stride;
+    let blank = state(symbols[(places.blank_symbol_at[0] + by_symbols) as usize]);
+    next.blank_m[slot] = blank.m;
+    next.blank_e[slot] = blank.e;
+    #[unroll]
+    for p in 0..comptime!(class.held) {
+        let of_pair = comptime!(slot * class.held + p);
+        let label = state(symbols[(places.symbol_at[p] + by_symbols) as usize]);
+        next.label_m[of_pair] = label.m;
+        next.label_e[of_pair] = label.e;
+        if comptime!(work == Work::Meet) {
+            next.blank_cell[of_pair] =
+                lattice[(places.blank_at[p] + steps as u32 * places.blank_stride[p]) as usize];
+            next.label_cell[of_pair] =
+                lattice[(places.label_at[p] + steps as u32 * places.label_stride[p]) as usize];
+        }
+    }
+    if comptime!(class.in_strips) {
+        let of_strip = min(first_step + steps, border.last_step);
+        let column = state(columns[border.left_column_at + of_strip]);
+        next.column_m[slot] = column.m;
+        next.column_e[slot] = column.e;
+    }
+}
+
+/// Moves all places on by so many steps.
+#[cube]
+fn advance(
+    places: &mut Places,
+    #[comptime] steps: u32,
+    border: &Border,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
+) {
+    places.blank_symbol_at[0] += steps * border.symbol_stride;
+    #[unroll]
+    for p in 0..comptime!(class.held) {
+        places.symbol_at[p] += steps * border.symbol_stride;
+        if comptime!(work != Work::Pass) {
+            places.blank_at[p] += steps * places.blank_stride[p];
+            places.label_at[p] += steps * places.label_stride[p];
+        }
+    }
+}
+
+/// One step of all pairs of a lane, so many after the turn's first, with what a slot holds.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn step(
+    pairs: &mut Pairs,
+    read: &Ahead,
+    #[comptime] slot: usize,
+    first_step: usize,
+    steps: usize,
+    #[comptime] is_normal: bool,
+    lattice: &mut [u32],
+    columns: &mut [Vector<u32, Const<2>>],
+    scratch: &mut [u32],
+    places: &Places,
+    block: &Block,
+    border: &Border,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
+) {
+    let held = comptime!(class.held);
+    let last = label_of(&*pairs, comptime!(held - 1));
+    let shifted = from_left(
+        &last,
+        scratch,
+        border.lane,
+        comptime!(slot % 2),
+        comptime!(class.group),
+        comptime!(class.lanes),
+    );
+    let left = if comptime!(class.in_strips) {
+        if border.is_last {
+            let mut out = Vector::<u32, Const<2>>::empty();
+            out.insert(0usize, u32::reinterpret(last.m));
+            out.insert(1usize, u32::reinterpret(last.e));
+            columns[border.right_column_at + first_step + steps] = out;
+        }
+        let column = Scaled { m: read.column_m[slot], e: read.column_e[slot] };
+        let outside = choose(border.is_first, &column, &zero());
+        choose(border.lane == 0, &outside, &shifted)
+    } else if comptime!(class.lanes == Lanes::Ptx) {
+        // PTX promises lane 0 its own value, whose mantissa may stay; elsewhere what it gets may
+        // be no mantissa at all.
+        penalized(&shifted, border.left_penalty)
+    } else {
+        choose(border.lane > 0, &shifted, &zero())
+    };
+    let blank_emission = Scaled { m: read.blank_m[slot], e: read.blank_e[slot] };
+    #[unroll]
+    for back in 0..held {
+        let p = comptime!(held - 1 - back);
+        let before = comptime!(if p == 0 { 0 } else { p - 1 });
+        let of_pair = comptime!(slot * held + p);
+        let from = if comptime!(p == 0) { copied(&left) } else { label_of(&*pairs, before) };
+        let blank = blank_of(&*pairs, p);
+        let skipped = penalized(&from, places.skip_penalty[p]);
+        let to_label = sum3(&label_of(&*pairs, p), &blank, &skipped);
+        let to_blank = sum2(&blank, &from);
+        let label_emission = Scaled { m: read.label_m[of_pair], e: read.label_e[of_pair] };
+        let at_label = emit(&to_label, &label_emission);
+        let at_blank = emit(&to_blank, &blank_emission);
+        if comptime!(work != Work::Pass) {
+            let blank_at = (places.blank_at[p] + steps as u32 * places.blank_stride[p]) as usize;
+            let label_at = (places.label_at[p] + steps as u32 * places.label_stride[p]) as usize;
+            if comptime!(work == Work::Keep) {
+                lattice[blank_at] = packed(&at_blank, block.bias);
+                lattice[label_at] = packed(&at_label, block.bias);
+            } else {
+                let of_blank = share(&to_blank, read.blank_cell[of_pair], block.blank_shift[p]);
+                let of_label = share(&to_label, read.label_cell[of_pair], block.label_shift[p]);
+                lattice[blank_at] = u32::reinterpret(of_blank);
+                lattice[label_at] = u32::reinterpret(of_label);
+            }
+        }
+        if comptime!(is_normal) {
+            set_blank(pairs, p, &renormalized(&at_blank));
+            set_label(pairs, p, &renormalized(&at_label));
+        } else {
+            set_blank(pairs, p, &at_blank);
+            set_label(pairs, p, &at_label);
+        }
+    }
+}
