@@ -103,12 +103,94 @@ impl Failure<'_> {
                 self.malformed("it ends too early")
             }
             Error::IoError(source) => AudioError::Read { path: self.path.into(), source },
+            // Symphonia's word for a part that a cut copy has lost, too.
+            Error::Unsupported(what) if what.contains("missing") => self.malformed(what),
             Error::Unsupported(what) => AudioError::Unsupported {
                 path: self.path.into(),
                 format: format!("{} with this feature ({what})", self.format),
             },
             Error::ResetRequired => self.malformed("several streams follow each other"),
             other => self.malformed(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{MONO_16K, Scratch, tone};
+    use super::super::{Channel, ReadOptions, read};
+    use super::*;
+
+    const TONE_FLAC: &[u8] = include_bytes!("../../tests/fixtures/audio/tone.flac");
+    const TONE_OGG: &[u8] = include_bytes!("../../tests/fixtures/audio/tone.ogg");
+    const STEREO_FLAC: &[u8] = include_bytes!("../../tests/fixtures/audio/stereo.flac");
+
+    fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    }
+
+    #[test]
+    fn flac_is_exact_and_vorbis_close_whatever_the_file_is_called() {
+        let scratch = Scratch::new("compressed");
+        let want = tone(440.0, 16_000, 4_800);
+        for (name, bytes, tolerance) in [("a.wav", TONE_FLAC, 2e-3), ("a.flac", TONE_OGG, 0.05)] {
+            let got = read(&scratch.write(name, bytes), None, None, &MONO_16K).unwrap();
+            assert_eq!(got.samples.len(), 4_800);
+            assert!(largest_difference(&got.samples, &want) < tolerance, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_segment_is_a_cut_of_the_whole() {
+        let scratch = Scratch::new("compressed-segment");
+        for bytes in [TONE_FLAC, TONE_OGG] {
+            let path = scratch.write("a", bytes);
+            let whole = read(&path, None, None, &MONO_16K).unwrap().samples;
+            let part = read(&path, Some(0.1), Some(0.05), &MONO_16K).unwrap().samples;
+            assert_eq!(part, whole[1_600..2_400]);
+        }
+    }
+
+    #[test]
+    fn channels_stay_apart() {
+        let scratch = Scratch::new("compressed-stereo");
+        let path = scratch.write("a.flac", STEREO_FLAC);
+        assert!(matches!(
+            read(&path, None, None, &MONO_16K),
+            Err(AudioError::Channels { channels: 2, .. })
+        ));
+        for (index, hz) in [(0, 440.0), (1, 880.0)] {
+            let options = ReadOptions { channel: Channel::Index(index), ..MONO_16K };
+            let got = read(&path, None, None, &options).unwrap().samples;
+            assert!(largest_difference(&got, &tone(hz, 16_000, 3_200)) < 2e-3);
+        }
+    }
+
+    #[test]
+    fn no_cut_copy_passes_for_a_shorter_recording() {
+        let scratch = Scratch::new("compressed-cut");
+        for bytes in [TONE_FLAC, TONE_OGG] {
+            for cut in (1..bytes.len()).step_by(7).chain([bytes.len() - 1]) {
+                let path = scratch.write("a", &bytes[..cut]);
+                assert!(read(&path, None, None, &MONO_16K).is_err(), "{cut} of {}", bytes.len());
+            }
+            let path = scratch.write("a", &bytes[..bytes.len() * 2 / 3]);
+            let error = read(&path, None, None, &MONO_16K).unwrap_err();
+            assert!(matches!(error, AudioError::Truncated { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn damaged_flac_is_noticed_and_damage_never_panics() {
+        let scratch = Scratch::new("compressed-damage");
+        for (bytes, checked) in [(TONE_FLAC, true), (TONE_OGG, false)] {
+            let middle = bytes.len() / 2;
+            for at in [4, 10, 30, middle, middle + 1, bytes.len() - 3] {
+                let mut damaged = bytes.to_vec();
+                damaged[at] ^= 0x55;
+                let result = read(&scratch.write("a", &damaged), None, None, &MONO_16K);
+                assert!(!checked || at < middle || result.is_err(), "{at}");
+            }
         }
     }
 }

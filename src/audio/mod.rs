@@ -10,12 +10,14 @@
 //! | WAV (RIFF, RIFX, RF64, BW64, Wave64) | PCM of 1 to 8 bytes, float, A-law, mu-law, IMA and MS ADPCM, GSM 6.10 | the segment (GSM: from the start) |
 //! | AIFF, AIFF-C, CAF, Sun AU, NIST SPHERE | PCM, float, A-law, mu-law | the segment |
 //! | FLAC | | the segment |
-//! | Ogg | Vorbis, FLAC, Opus | the segment; Opus a second more, equal within 1e-4 |
+//! | Ogg | Vorbis, FLAC, Opus | the segment; Opus five seconds more |
 //! | MP3 | layers I to III | the headers before it, two seconds more |
 //! | MP4 | AAC-LC, ALAC, MP3 | the segment, half a second more |
 //! | ADTS, Matroska/WebM, compressed CAF | AAC-LC, Opus, Vorbis, FLAC, ALAC | from the start |
 //!
-//! All are sample-exact cuts of the whole. Encoder delay and padding are removed where the file says
+//! Segments are sample-exact cuts of the whole (fullband Opus and AAC with noise substitution: nearly).
+//! Opus comes at the rate its encoder was fed with, if that is 8, 12, 16, 24 or 48 kHz, else at 48 kHz.
+//! Encoder delay and padding are removed where the file says
 //! how long they are: Ogg granules, LAME's tag in MP3, MP4's edit list.
 
 mod adpcm;
@@ -27,12 +29,20 @@ mod chunks;
 mod compressed;
 mod decoder;
 mod error;
+#[cfg(test)]
+mod forge;
+#[cfg(test)]
+mod fuzz;
 mod gsm;
 mod guard;
 mod law;
+#[cfg(test)]
+mod laws;
 mod layout;
 mod mp4;
 mod mpeg;
+#[cfg(test)]
+mod mutate;
 mod ogg;
 #[cfg(feature = "opus")]
 mod opus;

@@ -40,6 +40,12 @@ pub(super) struct Timing {
     pub promised: Option<u64>,
 }
 
+/// The time of the first sample of an Ogg track that is heard: one block of Vorbis and the pre-skip of
+/// Opus are not.
+pub(super) fn first_heard(track: &Track) -> i64 {
+    track.start_ts.get().saturating_add(i64::from(track.delay.unwrap_or(0)))
+}
+
 impl Timing {
     fn new(
         container: Container,
@@ -48,16 +54,22 @@ impl Timing {
         decoder: &Decoder,
         edit: Option<mp4::Edit>,
     ) -> Timing {
-        let start = u64::try_from(track.start_ts.get()).unwrap_or(0);
-        let num_frames = track.num_frames.map(|end| end.saturating_sub(start));
+        let num_frames = match container {
+            // The last granule, as a time.
+            Container::Ogg => track.num_frames.map(|end| {
+                let heard = i128::from(end) - i128::from(first_heard(track));
+                u64::try_from(heard).unwrap_or(0)
+            }),
+            _ => track.num_frames,
+        };
         match (container, decoder) {
             #[cfg(feature = "opus")]
             (_, Decoder::Opus(opus)) => {
                 let scale = u64::from(super::opus::GRANULE_RATE_HZ / opus.rate_hz);
-                // Granules include the pre-skip. Matroska has none, and no word on the padding.
+                // Matroska tells no length, and nothing of the padding.
                 let frames = num_frames
                     .filter(|_| container == Container::Ogg)
-                    .map(|end| end.saturating_sub(opus.pre_skip).div_ceil(scale));
+                    .map(|frames| frames.div_ceil(scale));
                 let skip = opus.pre_skip.div_ceil(scale);
                 Timing { skip, limit: frames, promised: frames }
             }
@@ -69,16 +81,16 @@ impl Timing {
                 None => Timing::default(),
             },
             (Container::Mp4, _) => {
-                let Some((edit, rate_hz)) = edit.zip(params.sample_rate) else {
-                    return Timing { promised: num_frames, ..Timing::default() };
-                };
-                let (skip, limit) = (edit.skip_at(rate_hz), edit.frames_at(rate_hz));
-                let promised = num_frames
-                    .map(|frames| frames.saturating_sub(skip).min(limit.unwrap_or(u64::MAX)));
-                Timing { skip, limit, promised }
+                let edit = edit.zip(params.sample_rate);
+                let skip = edit.map_or(0, |(edit, rate_hz)| edit.skip_at(rate_hz));
+                let edited = edit.and_then(|(edit, rate_hz)| edit.frames_at(rate_hz));
+                // Some writers count the skipped frames into the length of the edit.
+                let timed = num_frames.map(|frames| frames.saturating_sub(skip));
+                let limit = edited.into_iter().chain(timed).min();
+                Timing { skip, limit, promised: timed.and(limit) }
             }
             (Container::Adts | Container::Matroska, _) => Timing::default(),
-            _ => Timing { promised: num_frames, ..Timing::default() },
+            _ => Timing { skip: 0, limit: num_frames, promised: num_frames },
         }
     }
 }

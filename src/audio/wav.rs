@@ -234,3 +234,140 @@ impl Fmt {
         if listed.is_empty() { MsAdpcm::STANDARD.to_vec() } else { listed }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::forge::riff;
+    use super::super::tests::{MONO_16K, Scratch, tone};
+    use super::super::{Channel, ReadOptions, read};
+    use super::*;
+
+    fn fmt(tag: u16, channels: u16, bits: u16) -> Vec<u8> {
+        let block = channels * bits / 8;
+        let mut out = Vec::new();
+        out.extend(tag.to_le_bytes());
+        out.extend(channels.to_le_bytes());
+        out.extend(16_000_u32.to_le_bytes());
+        out.extend((16_000 * u32::from(block)).to_le_bytes());
+        out.extend(block.to_le_bytes());
+        out.extend(bits.to_le_bytes());
+        out
+    }
+
+    #[test]
+    fn every_pcm_width_has_the_same_scale() {
+        let scratch = Scratch::new("widths");
+        let want = [0.5_f32, -0.25, 0.0, -1.0];
+        for bits in [8_u16, 16, 24, 32] {
+            let full = 2_f64.powi(i32::from(bits) - 1);
+            let mut data = Vec::new();
+            for x in want {
+                let value = (f64::from(x) * full) as i64;
+                match bits {
+                    8 => data.push((value + 128) as u8),
+                    _ => data.extend(&value.to_le_bytes()[..usize::from(bits / 8)]),
+                }
+            }
+            let fmt = fmt(1, 1, bits);
+            let wav = riff(&[(b"fmt ", 16, &fmt), (b"data", data.len() as u32, &data)]);
+            let path = scratch.write("a.wav", &wav);
+            assert_eq!(read(&path, None, None, &MONO_16K).unwrap().samples, want, "{bits} bits");
+        }
+        let data: Vec<u8> = want.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let path =
+            scratch.write("f.wav", &riff(&[(b"fmt ", 16, &fmt(3, 1, 32)), (b"data", 16, &data)]));
+        assert_eq!(read(&path, None, None, &MONO_16K).unwrap().samples, want);
+    }
+
+    #[test]
+    fn a_data_chunk_shorter_than_promised_is_truncated() {
+        let scratch = Scratch::new("truncated");
+        let path = scratch.wav("a.wav", 16_000, &[&tone(300.0, 16_000, 1_000)]);
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in [45, 46, bytes.len() / 2, bytes.len() - 1] {
+            let path = scratch.write("b.wav", &bytes[..cut]);
+            let error = read(&path, None, None, &MONO_16K).unwrap_err();
+            assert!(matches!(error, AudioError::Truncated { .. }), "{cut}: {error}");
+            assert!(error.to_string().contains("2000 bytes"), "{error}");
+        }
+        for cut in 12..44 {
+            let path = scratch.write("b.wav", &bytes[..cut]);
+            let error = read(&path, None, None, &MONO_16K).unwrap_err();
+            assert!(matches!(error, AudioError::Malformed { .. }), "{cut}: {error}");
+        }
+        let path =
+            scratch.write("b.wav", &riff(&[(b"fmt ", 16, &fmt(1, 1, 16)), (b"data", 0, b"")]));
+        assert!(read(&path, None, None, &MONO_16K).unwrap().samples.is_empty());
+        assert!(matches!(
+            read(&path, Some(0.0), Some(1.0), &MONO_16K),
+            Err(AudioError::Segment { .. })
+        ));
+    }
+
+    #[test]
+    fn a_lying_header_allocates_nothing() {
+        let scratch = Scratch::new("lying");
+        let data = [1, 0, 2, 0];
+        let fmt = fmt(1, 1, 16);
+        for claimed in [u32::MAX, 0x7fff_f000, 0] {
+            let wav =
+                riff(&[(b"fmt ", 16, &fmt), (b"data", claimed, &[data, data, data].concat())]);
+            let path = scratch.write("a.wav", &wav);
+            assert_eq!(read(&path, None, None, &MONO_16K).unwrap().samples.len(), 6, "{claimed:x}");
+        }
+        let path = scratch.write("b.wav", &riff(&[(b"fmt ", 0xffff_fff0, &fmt)]));
+        assert!(matches!(read(&path, None, None, &MONO_16K), Err(AudioError::Malformed { .. })));
+        let path = scratch.write("c.wav", &riff(&[(b"junk", 0xffff_fff0, &fmt)]));
+        assert!(matches!(read(&path, None, None, &MONO_16K), Err(AudioError::Malformed { .. })));
+    }
+
+    #[test]
+    fn other_encodings_are_named() {
+        let scratch = Scratch::new("encodings");
+        for (tag, bits, name) in [
+            (3, 16, "16-bit float"),
+            (1, 12, "12-bit"),
+            (2, 8, "Microsoft ADPCM"),
+            (0x55, 16, "MP3"),
+            (0x1234, 16, "0x1234"),
+        ] {
+            let wav = riff(&[(b"fmt ", 16, &fmt(tag, 1, bits)), (b"data", 8, &[0; 8])]);
+            let text =
+                read(&scratch.write("a.wav", &wav), None, None, &MONO_16K).unwrap_err().to_string();
+            assert!(text.contains(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn chunks_may_surround_the_format_and_nonsense_never_panics() {
+        let scratch = Scratch::new("chunks");
+        let fmt_bytes = fmt(1, 2, 16);
+        let wav = riff(&[
+            (b"LIST", 3, b"abc"),
+            (b"fmt ", 16, &fmt_bytes),
+            (b"data", 8, &[0, 64, 0, 0, 0, 32, 0, 0]),
+            (b"LIST", 4, b"abcd"),
+        ]);
+        let path = scratch.write("a.wav", &wav);
+        let options = ReadOptions { channel: Channel::Index(0), ..MONO_16K };
+        assert_eq!(read(&path, None, None, &options).unwrap().samples, [0.5, 0.25]);
+        for at in 12..wav.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut broken = wav.clone();
+                broken[at] = value;
+                let _ = read(&scratch.write("b.wav", &broken), None, None, &options);
+            }
+        }
+    }
+
+    #[test]
+    fn nan_and_infinity_are_refused_with_their_place() {
+        let scratch = Scratch::new("nan");
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let data: Vec<u8> = [0.0, 0.5, bad].iter().flat_map(|x| x.to_le_bytes()).collect();
+            let wav = riff(&[(b"fmt ", 16, &fmt(3, 1, 32)), (b"data", 12, &data)]);
+            let error = read(&scratch.write("a.wav", &wav), None, None, &MONO_16K).unwrap_err();
+            assert!(matches!(error, AudioError::NotFinite { at: 2, .. }), "{error}");
+        }
+    }
+}
