@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
@@ -51,6 +52,24 @@ pub struct Imported {
     pub without_speaker: usize,
     /// What is in the source and is no utterance.
     pub skipped: Vec<Skipped>,
+}
+
+impl fmt::Display for Imported {
+    /// A line a count; what the source does not say is said.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lacking = |count: usize, what: &str| {
+            if count == 0 { String::new() } else { format!("  ({count} without a {what})") }
+        };
+        writeln!(f, "source      {}", self.kind)?;
+        writeln!(f, "utterances  {}", self.utterances)?;
+        let hours = self.audio_s / 3_600.0;
+        writeln!(f, "hours       {hours:.2}{}", lacking(self.without_duration, "duration"))?;
+        write!(f, "speakers    {}{}", self.speakers, lacking(self.without_speaker, "speaker"))?;
+        for Skipped { reason, count, first } in &self.skipped {
+            write!(f, "\nleft out    {count}  {reason} (first: {first})")?;
+        }
+        Ok(())
+    }
 }
 
 /// Writes the utterances of `source` to `destination`, whole or not at all.
@@ -289,10 +308,12 @@ mod tests {
         assert_eq!((imported.kind.as_str(), imported.utterances), ("Kaldi data directory", 2));
         assert_eq!((imported.audio_s, imported.without_duration), (1_800.0, 1));
         assert_eq!((imported.speakers, imported.without_speaker), (1, 1));
-        assert_eq!(
-            (imported.skipped[0].count, imported.skipped[0].reason),
-            (1, "no transcript in text")
+        let scp = tree.path("wav.scp");
+        let want = format!(
+            "source      Kaldi data directory\nutterances  2\nhours       0.50  (1 without a duration)\nspeakers    1  (1 without a speaker)\nleft out    1  no transcript in text (first: {})",
+            scp.display()
         );
+        assert_eq!(imported.to_string(), want);
         let text = std::fs::read_to_string(tree.path("m.jsonl")).unwrap();
         assert!(text.starts_with(
             "{\"audio_filepath\":\"a.wav\",\"text\":\"A\",\"speaker\":\"anna\",\"id\":\"a\"}\n"

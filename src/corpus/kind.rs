@@ -119,6 +119,10 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
     if !tars.is_empty() {
         return Ok(Ok(Kind::WebDataset(tars)));
     }
+    let transcripts = librispeech::transcripts(path)?;
+    if !transcripts.is_empty() {
+        return Ok(Ok(Kind::LibriSpeech(transcripts)));
+    }
     // Common Voice and others: which of several is meant is the user's to say.
     if !tables.is_empty() {
         tables.sort();
@@ -127,10 +131,6 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
             "a directory; name one of its tables, such as {}",
             tables.join(", ")
         )));
-    }
-    let transcripts = librispeech::transcripts(path)?;
-    if !transcripts.is_empty() {
-        return Ok(Ok(Kind::LibriSpeech(transcripts)));
     }
     Ok(Err(format!("a directory of no kind known here; {KINDS}")))
 }

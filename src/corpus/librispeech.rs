@@ -34,10 +34,12 @@ pub(super) fn transcripts(directory: &Path) -> io::Result<Vec<PathBuf>> {
 fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
+        // Asked of the folder, not of each of a million files; links are followed.
+        let kind = entry.file_type()?;
         let path = entry.path();
         if entry.file_name().to_string_lossy().ends_with(ENDING) {
             found.push(path);
-        } else if depth > 0 && path.is_dir() {
+        } else if depth > 0 && (kind.is_dir() || (kind.is_symlink() && path.is_dir())) {
             walk(&path, depth - 1, found)?;
         }
     }

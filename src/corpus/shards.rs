@@ -350,7 +350,7 @@ mod tests {
             "s-0.tar:1: 1.json: invalid type: integer `3`",
             "s-1.tar:1: 1.flac: it is the second recording of its sample, after \"1.wav\"",
             "s-2.tar:1: 1.txt: the line is not UTF-8",
-            "s-3.tar: at byte 512 it ends within a header",
+            "s-3.tar: at byte 700 it ends without the mark of its end",
         ] {
             assert!(error.contains(want), "{want}: {error}");
         }

@@ -40,12 +40,12 @@ pub(super) fn index(path: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result
     let mut at = 0;
     loop {
         let mut header = [0; BLOCK_LEN as usize];
-        if at == file_len {
-            // Tools that append leave out the two empty blocks at the end.
-            return Ok(members);
-        }
         if file_len - at < BLOCK_LEN {
-            return Err(broken(at, "it ends within a header: the copy is cut short".into()));
+            // Even the last member is followed by empty blocks.
+            return Err(broken(
+                at,
+                "it ends without the mark of its end: the copy is cut short".into(),
+            ));
         }
         reader.read_exact(&mut header)?;
         let data_at = at + BLOCK_LEN;
@@ -65,7 +65,7 @@ pub(super) fn index(path: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result
         let end = data_at.checked_add(stored).filter(|end| *end <= file_len).ok_or_else(|| {
             broken(at, format!("a member of {len} bytes reaches past the end of the file: the copy is cut short"))
         })?;
-        let next = end.checked_next_multiple_of(BLOCK_LEN).unwrap_or(end).min(file_len);
+        let next = end.next_multiple_of(BLOCK_LEN).min(file_len);
         if is_extension {
             if stored > MAX_EXTENDED_LEN {
                 return Err(broken(at, format!("a name has {stored} bytes")));
@@ -258,7 +258,11 @@ pub(super) mod tests {
         .map(|(name, data)| (name.to_owned(), data.to_vec()))
         .into();
         assert_eq!(indexed(&bytes).unwrap(), want);
-        assert_eq!(indexed(&bytes[..bytes.len() - 1_024]).unwrap(), want, "without an end");
+        assert_eq!(
+            indexed(&bytes[..bytes.len() - 512]).unwrap(),
+            want,
+            "one empty block is enough"
+        );
     }
 
     #[test]
@@ -283,7 +287,7 @@ pub(super) mod tests {
     #[test]
     fn a_cut_or_damaged_archive_is_refused_with_the_byte() {
         let bytes = archive(&[("a.wav", &[5; 700]), ("b.wav", &[6; 100])]);
-        for cut in [100, 600, 1_200, 1_600, 2_100] {
+        for cut in [100, 600, 1_200, 1_300, 1_536, 1_600, 2_100, 2_560, 2_600] {
             let error = indexed(&bytes[..cut]).unwrap_err().to_string();
             assert!(error.starts_with("at byte ") && error.contains("cut short"), "{cut}: {error}");
         }
