@@ -114,7 +114,7 @@ fn the_counts_are_those_of_the_source() {
     forms(&sandbox);
     sandbox.append("kaldi/segments", "late r-train-000 0 0.2\n");
     let outcome = sandbox.run("asr-train", &["import", "kaldi", "m.jsonl"]).succeeds();
-    let want = "source      Kaldi data directory\nutterances  12\nhours       0.00  (12 without a duration)\nspeakers    1\nleft out    1  no transcript in text (first: kaldi/segments)\nwritten     m.jsonl\n";
+    let want = "source      Kaldi data directory\nutterances  12\nhours       unknown  (12 without a duration)\nspeakers    1\nleft out    1  no transcript in text (first: kaldi/segments)\nwritten     m.jsonl\n";
     assert_eq!(outcome.stdout, want);
     let first: Value =
         serde_json::from_str(sandbox.read("m.jsonl").lines().next().unwrap()).unwrap();

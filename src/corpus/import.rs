@@ -62,8 +62,11 @@ impl fmt::Display for Imported {
         };
         writeln!(f, "source      {}", self.kind)?;
         writeln!(f, "utterances  {}", self.utterances)?;
-        let hours = self.audio_s / 3_600.0;
-        writeln!(f, "hours       {hours:.2}{}", lacking(self.without_duration, "duration"))?;
+        let hours = match self.without_duration < self.utterances {
+            true => format!("{:.2}", self.audio_s / 3_600.0),
+            false => "unknown".into(),
+        };
+        writeln!(f, "hours       {hours}{}", lacking(self.without_duration, "duration"))?;
         write!(f, "speakers    {}{}", self.speakers, lacking(self.without_speaker, "speaker"))?;
         for Skipped { reason, count, first } in &self.skipped {
             write!(f, "\nleft out    {count}  {reason} (first: {first})")?;

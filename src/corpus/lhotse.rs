@@ -1,5 +1,7 @@
 //! Lhotse cuts, `.jsonl` or `.jsonl.gz`: a `MonoCut` with one supervision, whose recording is a file.
-//! Refused, each with the command that makes it readable: several supervisions in a cut, `MixedCut`,
+//! The utterance is the cut, as it is in Lhotse, whatever silence it has around the supervision.
+//! Refused, each with the command that makes it readable: several supervisions in a cut or one that reaches
+//! out of it, `MixedCut`,
 //! `PaddingCut` and `MultiCut`, transforms that Lhotse applies when it reads, commands, URLs and audio
 //! inside Lhotse Shar. Cuts without a supervision are left out and counted.
 //! <https://lhotse.readthedocs.io/en/latest/cuts.html>
@@ -39,6 +41,8 @@ struct Cut<'a> {
 
 #[derive(Deserialize)]
 struct Supervision<'a> {
+    start: Option<f64>,
+    duration: Option<f64>,
     #[serde(borrow)]
     text: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -61,6 +65,9 @@ struct Source<'a> {
     channels: Vec<u64>,
     source: serde_json::Value,
 }
+
+/// A supervision may reach this far out of its cut: tools round.
+const OUTSIDE_TOLERANCE_S: f64 = 0.1;
 
 /// A cut that ends this close to its recording's end is all of it.
 const WHOLE_TOLERANCE_S: f64 = 1e-3;
@@ -116,6 +123,16 @@ fn parse(bytes: &[u8]) -> ParsedLine<'_> {
     if recording.transforms.is_some_and(|transforms| !transforms.is_empty()) {
         return fail(format!(
             "cut {called:?}: its recording has transforms (speed, volume, resampling) that Lhotse applies when it reads; write its audio with `CutSet.save_audios()`"
+        ));
+    }
+    // Cuts made by windows keep the text of all that was cut.
+    if let (Some(start_s), Some(duration_s), Some(cut_s)) =
+        (supervision.start, supervision.duration, cut.duration)
+        && (start_s < -OUTSIDE_TOLERANCE_S || start_s + duration_s > cut_s + OUTSIDE_TOLERANCE_S)
+    {
+        return fail(format!(
+            "cut {called:?} is {cut_s} s long, but its supervision is from {start_s} to {} s: a part of its text is not heard; make one cut of each supervision with `lhotse cut trim-to-supervisions`",
+            start_s + duration_s
         ));
     }
     let Some(text) = supervision.text else {
@@ -203,6 +220,8 @@ mod tests {
         let lines = [
             cut(),
             with(|cut| {
+                cut["supervisions"][0]["start"] = 0.25.into();
+                cut["supervisions"][0]["duration"] = 0.5.into();
                 (cut["id"], cut["start"], cut["duration"]) = ("c-2".into(), 0.5.into(), 1.0.into())
             }),
             with(|cut| cut["supervisions"] = json!([])),
@@ -257,7 +276,18 @@ mod tests {
             (with(|cut| cut["channel"] = json!([0, 1])), "its channel is [0,1]"),
             (with(|cut| cut["channel"] = 4.into()), "none of its 1 sources has channel 4"),
             (with(|cut| cut["supervisions"][0]["text"] = Value::Null), "no text"),
-            (with(|cut| cut["duration"] = (-1).into()), "\"duration\" is -1"),
+            (
+                with(|cut| cut["duration"] = 2.0.into()),
+                "is 2 s long, but its supervision is from 0 to 3 s",
+            ),
+            (with(|cut| cut["supervisions"][0]["start"] = (-1).into()), "is from -1 to 2 s"),
+            (
+                with(|cut| {
+                    (cut["duration"], cut["supervisions"][0]["duration"]) =
+                        ((-1).into(), (-2).into())
+                }),
+                "\"duration\" is -1",
+            ),
         ];
         for (line, want) in cases {
             let tree = Tree::new(&[("cuts.jsonl", &format!("{line}\n"))]);

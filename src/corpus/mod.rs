@@ -163,4 +163,76 @@ mod tests {
             }
         }
     }
+
+    /// Resident memory of this process.
+    fn resident_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    }
+
+    /// Writes a manifest of so many lines; returns the bytes of all ids, names and texts.
+    fn synthetic(path: &Path, count: usize) -> usize {
+        use std::io::Write as _;
+        let mut out = std::io::BufWriter::new(std::fs::File::create(path).unwrap());
+        let mut string_bytes = 0;
+        for i in 0..count {
+            let name = format!("{}-{:07}.flac", i % 2_484, i);
+            let text: String = "the quick brown fox jumps over the lazy dog "
+                .chars()
+                .cycle()
+                .skip(i % 44)
+                .take(40 + i % 100)
+                .collect();
+            string_bytes += name.len() + text.len();
+            writeln!(
+                out,
+                "{{\"audio_filepath\": \"audio/{}/{name}\", \"duration\": {}, \"text\": \"{text}\", \"speaker\": \"{}\"}}",
+                i % 5_831,
+                1.0 + (i % 3_000) as f64 / 100.0,
+                i % 2_484
+            )
+            .unwrap();
+        }
+        out.into_inner().unwrap();
+        string_bytes
+    }
+
+    #[test]
+    fn an_utterance_takes_less_than_200_bytes_beyond_its_strings() {
+        let tree = Tree::new(&[]);
+        let path = tree.path("m.jsonl");
+        let string_bytes = synthetic(&path, 50_000);
+        let manifest = read(&path).unwrap();
+        let handles = manifest.utterances().collect::<Vec<_>>().len() * size_of::<Utterance>();
+        // The folders and speakers, which are many for so few utterances, count too.
+        let each = (manifest.heap_bytes() + handles - string_bytes) as f64 / manifest.len() as f64;
+        assert!(each < 100.0, "{each} bytes");
+    }
+
+    /// `cargo test --release --lib five_million -- --ignored --nocapture`, alone in its process.
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[ignore = "writes a manifest of 800 MB"]
+    fn five_million_utterances_fit_in_memory() {
+        const COUNT: usize = 5_000_000;
+        let tree = Tree::new(&[]);
+        let path = tree.path("m.jsonl");
+        let string_bytes = synthetic(&path, COUNT);
+        let before = resident_bytes();
+        let start = std::time::Instant::now();
+        let manifest = read(&path).unwrap();
+        let seconds = start.elapsed().as_secs_f64();
+        let utterances: Vec<Utterance> = manifest.utterances().collect();
+        let taken = resident_bytes() - before;
+        println!(
+            "{COUNT} lines, {} MB: {seconds:.1} s, {:.0} bytes an utterance, {:.0} of them strings; the store counts {:.0}",
+            std::fs::metadata(&path).unwrap().len() / 1_000_000,
+            taken as f64 / COUNT as f64,
+            string_bytes as f64 / COUNT as f64,
+            manifest.heap_bytes() as f64 / COUNT as f64,
+        );
+        assert_eq!(utterances.len(), COUNT);
+        assert!((taken - string_bytes) / COUNT < 200);
+    }
 }
