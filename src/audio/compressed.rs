@@ -2,6 +2,7 @@
 //! encoder wrote, an Ogg stream against its end-of-stream page, so that a cut copy is an error and not
 //! a shorter utterance.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -14,14 +15,13 @@ use symphonia::core::meta::MetadataOptions;
 
 use super::channel::ChannelPicker;
 use super::sniff::Container;
-use super::source::Window;
 use super::{AudioError, Decoded, Segment, check_rate};
 
 /// The longest an Ogg page can be (RFC 3533: 27 + 255 + 255 * 255 bytes).
 const MAX_OGG_PAGE_LEN: u64 = 65_307;
 
 pub(super) fn decode(
-    mut file: Window,
+    mut file: File,
     path: &Path,
     container: Container,
     segment: Segment,
@@ -112,9 +112,9 @@ pub(super) fn decode(
 }
 
 /// The last page of an Ogg file must be whole and carry the end-of-stream flag (RFC 3533, section 6).
-fn check_ogg_end(file: &mut Window, path: &Path) -> Result<(), AudioError> {
+fn check_ogg_end(file: &mut File, path: &Path) -> Result<(), AudioError> {
     let read_error = |source| AudioError::Read { path: path.into(), source };
-    let len = file.len();
+    let len = file.metadata().map_err(read_error)?.len();
     let tail_start = len.saturating_sub(2 * MAX_OGG_PAGE_LEN);
     let mut tail = Vec::new();
     file.seek(SeekFrom::Start(tail_start)).map_err(read_error)?;

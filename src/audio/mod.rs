@@ -10,14 +10,13 @@ mod compressed;
 mod error;
 mod resample;
 mod sniff;
-mod source;
 mod wav;
 
 pub use channel::Channel;
 pub use error::AudioError;
 pub use resample::{perturbed_len, resample, resampled_len, speed_perturb};
-pub use source::{AudioSource, Span};
 
+use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
@@ -25,7 +24,6 @@ use serde::{Deserialize, Serialize};
 
 use channel::ChannelPicker;
 use sniff::Container;
-use source::Window;
 
 /// What to do with a recording whose sample rate is not the wanted one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,21 +109,6 @@ pub fn read(
     duration_s: Option<f64>,
     options: &ReadOptions,
 ) -> Result<Waveform, AudioError> {
-    read_source(&AudioSource::File(path.into()), offset_s, duration_s, options)
-}
-
-/// [`read`] for a recording that may lie in a tar file; errors then name both.
-///
-/// # Errors
-/// See [`AudioError`].
-pub fn read_source(
-    source: &AudioSource,
-    offset_s: Option<f64>,
-    duration_s: Option<f64>,
-    options: &ReadOptions,
-) -> Result<Waveform, AudioError> {
-    let path = source.name();
-    let path = path.as_path();
     let segment = Segment { offset_s: offset_s.unwrap_or(0.0), duration_s };
     for seconds in [Some(segment.offset_s), duration_s].into_iter().flatten() {
         if !seconds.is_finite() || seconds < 0.0 {
@@ -133,7 +116,7 @@ pub fn read_source(
         }
     }
     let mut file =
-        Window::open(source).map_err(|source| AudioError::Open { path: path.into(), source })?;
+        File::open(path).map_err(|source| AudioError::Open { path: path.into(), source })?;
     let (container, start) = sniff::sniff(&mut file, path)?;
     file.seek(SeekFrom::Start(start))
         .map_err(|source| AudioError::Read { path: path.into(), source })?;

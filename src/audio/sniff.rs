@@ -1,11 +1,11 @@
 //! Tells a container by its first bytes. Names lie: FLAC called `.wav`, error pages saved as audio,
 //! Git LFS pointers that were never fetched. An ID3v2 tag in front is stepped over.
 
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::AudioError;
-use super::source::Window;
 
 /// The containers with a decoder here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Container {
 }
 
 /// The container and where it starts.
-pub(super) fn sniff(file: &mut Window, path: &Path) -> Result<(Container, u64), AudioError> {
+pub(super) fn sniff(file: &mut File, path: &Path) -> Result<(Container, u64), AudioError> {
     let read_error = |source| AudioError::Read { path: path.into(), source };
     let mut head = head_at(file, 0).map_err(read_error)?;
     if head.is_empty() {
@@ -91,9 +91,9 @@ pub(super) fn sniff(file: &mut Window, path: &Path) -> Result<(Container, u64), 
 }
 
 /// Up to 64 bytes from `start` on.
-fn head_at(file: &mut Window, start: u64) -> std::io::Result<Vec<u8>> {
+fn head_at(file: &mut File, start: u64) -> std::io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(start))?;
     let mut head = Vec::with_capacity(64);
-    Read::by_ref(file).take(64).read_to_end(&mut head)?;
+    file.take(64).read_to_end(&mut head)?;
     Ok(head)
 }

@@ -2,13 +2,13 @@
 //! recorders that died, pipes that could not seek back (size 0 or 0xFFFFFFFF) and copies cut short;
 //! hound then decodes the data chunk from a header rebuilt with the length that is really there.
 
+use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use hound::{SampleFormat, WavReader};
 
 use super::channel::ChannelPicker;
-use super::source::Window;
 use super::{AudioError, Decoded, Segment, check_rate};
 
 /// A size of this and above is a pipe's "unknown": `sox` and `ffmpeg` write such numbers.
@@ -24,7 +24,7 @@ struct Layout {
 }
 
 pub(super) fn decode(
-    mut file: Window,
+    mut file: File,
     path: &Path,
     start: u64,
     segment: Segment,
@@ -80,7 +80,7 @@ pub(super) fn decode(
 }
 
 /// Finds `fmt ` and `data`; chunks may come in any order before `data` and are padded to even length.
-fn walk_chunks(file: &mut Window, path: &Path, start: u64) -> Result<Layout, AudioError> {
+fn walk_chunks(file: &mut File, path: &Path, start: u64) -> Result<Layout, AudioError> {
     let malformed =
         |reason: String| AudioError::Malformed { path: path.into(), format: "WAV", reason };
     let read_error = |source: io::Error| {
@@ -90,7 +90,7 @@ fn walk_chunks(file: &mut Window, path: &Path, start: u64) -> Result<Layout, Aud
             AudioError::Read { path: path.into(), source }
         }
     };
-    let file_len = file.len();
+    let file_len = file.metadata().map_err(read_error)?.len();
     let mut at = start + 12;
     let mut fmt = None;
     loop {
@@ -129,7 +129,7 @@ fn walk_chunks(file: &mut Window, path: &Path, start: u64) -> Result<Layout, Aud
 }
 
 /// Whether bytes after an empty data chunk are audio (a pipe's file) and not just the next chunk.
-fn samples_follow(file: &mut Window, available: u64) -> bool {
+fn samples_follow(file: &mut File, available: u64) -> bool {
     let mut id = [0; 4];
     available > 8
         && file.read_exact(&mut id).is_ok()
