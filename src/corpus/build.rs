@@ -12,8 +12,7 @@ use rayon::prelude::*;
 
 use super::error::SHOWN;
 use super::store::{NO_CHANNEL, NO_SPEAKER, Record};
-use super::{Fault, Manifest, ManifestError, Skipped};
-use crate::audio::Span;
+use super::{Fault, Manifest, ManifestError, Skipped, Span};
 
 /// More folders than this are not kept apart from the names in them: a folder an utterance would cost
 /// more than it saves.
@@ -432,7 +431,7 @@ mod tests {
         builder.push(3, &entry("c.wav", None));
         let manifest = builder.finish(Path::new("m")).unwrap();
         let audio: Vec<_> = manifest.utterances().map(|u| u.audio()).collect();
-        use crate::audio::AudioSource::{File, Member};
+        use super::super::AudioSource::{File, Member};
         let member = Member { tar: "base/s.tar".into(), name: "b.wav".into(), span };
         assert_eq!(audio, [File("base/x/a.wav".into()), member, File("base/c.wav".into())]);
     }

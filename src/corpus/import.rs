@@ -9,8 +9,7 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use super::jsonl::Written;
-use super::{ManifestError, Skipped, Utterance, kind, read_as};
-use crate::audio::AudioSource;
+use super::{AudioSource, ManifestError, Skipped, Utterance, kind, read_as};
 use crate::durable::write_atomic_with;
 
 /// Why nothing was written.

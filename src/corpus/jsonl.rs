@@ -13,8 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::build::{Builder, Entry, Malformed};
 use super::lines::{self, Parsed, ParsedLine};
-use super::{Manifest, ManifestError};
-use crate::audio::Span;
+use super::{Manifest, ManifestError, Span};
 
 pub(super) const EXPECTED: &str = "each line is a JSON object with \"audio_filepath\" and \"text\", and optionally \"duration\", \"offset\", \"speaker\" and \"id\"";
 
@@ -200,10 +199,10 @@ pub(super) struct Written<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AudioSource;
     use super::super::Utterance;
     use super::super::tests::{Tree, facts};
     use super::*;
-    use crate::audio::AudioSource;
 
     fn read_text(text: &str) -> Result<Vec<Utterance>, ManifestError> {
         let tree = Tree::new(&[("train.jsonl", text)]);

@@ -175,8 +175,8 @@ fn segment(rest: &str) -> Result<Segment<'_>, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AudioSource;
     use super::super::tests::Tree;
-    use crate::audio::AudioSource;
 
     #[test]
     fn recordings_transcripts_and_speakers_come_together() {

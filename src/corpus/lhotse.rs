@@ -192,9 +192,9 @@ fn audio(
 
 #[cfg(test)]
 mod tests {
+    use super::super::AudioSource;
     use super::super::tests::Tree;
     use super::*;
-    use crate::audio::AudioSource;
     use serde_json::{Value, json};
 
     fn cut() -> Value {

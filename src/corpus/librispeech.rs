@@ -127,8 +127,8 @@ fn recordings(chapter: &Path) -> io::Result<HashMap<String, String>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AudioSource;
     use super::super::tests::Tree;
-    use crate::audio::AudioSource;
 
     fn tree() -> Tree {
         Tree::new(&[

@@ -16,12 +16,14 @@ mod librispeech;
 mod lines;
 mod roots;
 mod shards;
+mod source;
 mod store;
 mod table;
 mod tar;
 
 pub use error::{Fault, ManifestError};
 pub use import::{ImportError, Imported, import};
+pub use source::{AudioSource, Span};
 pub use store::{Manifest, Skipped, Utterance};
 
 use std::path::Path;
@@ -56,15 +58,8 @@ mod tests {
     use tempfile::TempDir;
 
     /// What an utterance says, apart from where it is said.
-    pub(super) type Facts = (
-        String,
-        crate::audio::AudioSource,
-        String,
-        Option<f64>,
-        Option<f64>,
-        Option<String>,
-        Option<u16>,
-    );
+    pub(super) type Facts =
+        (String, AudioSource, String, Option<f64>, Option<f64>, Option<String>, Option<u16>);
 
     pub(super) fn facts(manifest: &Arc<Manifest>) -> Vec<Facts> {
         let facts = |utterance: Utterance| {

@@ -19,7 +19,7 @@ use super::jsonl::{self, Name, from_json};
 use super::kind::is_audio;
 use super::lines::{self, Parsed};
 use super::tar::{self, Member};
-use super::{Fault, Manifest, ManifestError};
+use super::{Fault, Manifest, ManifestError, Span};
 
 /// Tar files looked through at once.
 const GROUP_LEN: usize = 32;
@@ -128,9 +128,7 @@ fn sample(file: &mut File, group: &[Member]) -> Found {
     let mut audio: Option<&Member> = None;
     let (mut text, mut details) = (None, Details::default());
     for member in group {
-        let read = |file: &mut File| {
-            tar::read_member(file, member.span, MAX_TEXT_LEN).map_err(|error| error.to_string())
-        };
+        let read = |file: &mut File| read_text(file, member.span);
         let is_read = match key_and_extension(&member.name).1 {
             "txt" => {
                 read(file).and_then(|bytes| plain_text(&bytes)).map(|found| text = Some(found))
@@ -156,6 +154,14 @@ fn sample(file: &mut File, group: &[Member]) -> Found {
             Found::Sample(Box::new(Sample { audio: audio.clone(), text, details }))
         }
     }
+}
+
+/// The bytes of a transcript.
+fn read_text(file: &mut File, span: Span) -> Result<Vec<u8>, String> {
+    if span.len > MAX_TEXT_LEN {
+        return Err(format!("it has {} bytes, expected at most {MAX_TEXT_LEN}", span.len));
+    }
+    span.read_from(file).map_err(|error| error.to_string())
 }
 
 /// The file's text without the line end of its last line.
@@ -276,16 +282,17 @@ fn number_at_end(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AudioSource;
     use super::super::tar::tests::archive;
     use super::super::tests::{Facts, Tree, facts};
     use super::super::{import, read};
     use super::*;
+    use crate::audio;
     use crate::audio::tests::{MONO_16K, Scratch, tone};
-    use crate::audio::{self, AudioSource};
 
     fn member_bytes(facts: &Facts) -> Vec<u8> {
         let AudioSource::Member { tar, span, .. } = &facts.1 else { panic!("{facts:?}") };
-        tar::read_member(&mut File::open(tar).unwrap(), *span, 1 << 20).unwrap()
+        span.read_from(&mut File::open(tar).unwrap()).unwrap()
     }
 
     #[test]
@@ -403,7 +410,7 @@ mod tests {
         import(&tree.path("s"), &destination).unwrap();
         let imported = facts(&read(&destination).unwrap());
         assert_eq!(imported, tree.facts("s"));
-        let heard = audio::read_source(&imported[0].1, None, None, &MONO_16K).unwrap();
+        let heard = imported[0].1.read(None, None, &MONO_16K).unwrap();
         assert_eq!(heard, audio::read(&wav, None, None, &MONO_16K).unwrap());
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::audio::{AudioSource, Span};
+use super::{AudioSource, Span};
 
 /// No speaker, no channel.
 pub(super) const NO_SPEAKER: u32 = u32::MAX;

@@ -210,9 +210,9 @@ pub(super) fn read_ljspeech(path: &Path) -> Result<Arc<Manifest>, ManifestError>
 
 #[cfg(test)]
 mod tests {
+    use super::super::AudioSource;
     use super::super::tests::Tree;
     use super::*;
-    use crate::audio::AudioSource;
 
     #[test]
     fn common_voice_is_not_quoted_and_its_clips_have_durations() {

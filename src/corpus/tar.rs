@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use crate::audio::Span;
+use super::Span;
 
 const BLOCK_LEN: u64 = 512;
 
@@ -94,18 +94,6 @@ pub(super) fn index(path: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result
         }
         at = next;
     }
-}
-
-/// The bytes of a small member.
-pub(super) fn read_member(file: &mut File, span: Span, max_len: u64) -> io::Result<Vec<u8>> {
-    if span.len > max_len {
-        let reason = format!("it has {} bytes, expected at most {max_len}", span.len);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
-    }
-    file.seek(SeekFrom::Start(span.start))?;
-    let mut bytes = vec![0; span.len as usize];
-    file.read_exact(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The sum of all bytes, those of the checksum itself taken as blanks. Old tools summed signed bytes.
@@ -214,7 +202,7 @@ pub(super) mod tests {
         let members = index(&path, |name| !name.ends_with(".skip"))?;
         members
             .into_iter()
-            .map(|member| Ok((member.name, read_member(&mut file, member.span, 1 << 20)?)))
+            .map(|member| Ok((member.name, member.span.read_from(&mut file)?)))
             .collect()
     }
 

@@ -225,7 +225,7 @@ pub(super) fn read(
     if let Some(channel) = utterance.channel() {
         options.channel = audio::Channel::Index(channel.into());
     }
-    audio::read_source(&utterance.audio(), offset_s, duration_s, &options)
+    utterance.audio().read(offset_s, duration_s, &options)
 }
 
 #[cfg(test)]
