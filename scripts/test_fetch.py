@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import io
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,9 @@ import unittest
 import wave
 from pathlib import Path
 from unittest import mock
+
+# A proxy of the machine has no way to a server of this process.
+os.environ["no_proxy"] = "127.0.0.1"
 
 SCRIPTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS))
@@ -35,7 +39,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.knows_ranges, self.says_length = True, True
         self.cut_after = []  # Bytes of each next answer, until the connection is cut.
         self.statuses = []  # Status of each next answer instead of the file.
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def url(self, name):
         return f"http://127.0.0.1:{self.server_port}/{name}"
