@@ -10,6 +10,7 @@
 pub mod audio;
 pub mod cli;
 pub mod config;
+pub mod corpus;
 pub mod ctc;
 pub mod data;
 pub mod decode;

@@ -75,7 +75,7 @@ impl Prepared {
     ) -> Result<String, TargetsError> {
         let target = |index: &usize| {
             let item = &self.train.items()[*index];
-            (item.labels.len(), item.utterance.id.as_str())
+            (item.labels.len(), item.utterance.id())
         };
         let buckets: Vec<BucketTargets> = self
             .sampler
@@ -101,7 +101,7 @@ impl Prepared {
             admits(device, &problem).map_err(|refusal| TargetsError::Refused {
                 device: device_name.to_owned(),
                 num_frames,
-                id: longest.utterance.id.clone(),
+                id: longest.utterance.id().to_owned(),
                 reason: refusal.to_string(),
             })?;
         }
@@ -275,5 +275,5 @@ fn longest(durations_s: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn place(dropped: &Dropped) -> String {
-    format!("{} ({:?})", dropped.utterance.place(), dropped.utterance.id)
+    format!("{} ({:?})", dropped.utterance.place(), dropped.utterance.id())
 }

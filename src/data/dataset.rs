@@ -61,7 +61,7 @@ impl Dataset {
             if !unknown.is_empty() {
                 if dataset.unknown_utterances == 0 {
                     dataset.first_unknown =
-                        format!("{}: {:?}", surveyed.utterance.place(), surveyed.utterance.id);
+                        format!("{}: {:?}", surveyed.utterance.place(), surveyed.utterance.id());
                 }
                 dataset.unknown_utterances += 1;
                 dataset.unknown.merge(&unknown);
@@ -172,7 +172,7 @@ impl Dataset {
             None => {
                 let rate_hz = self.log_mel.config().sample_rate_hz;
                 let read = read(&item.utterance, &self.config, rate_hz);
-                let id = || item.utterance.id.clone();
+                let id = || item.utterance.id().to_owned();
                 let samples = read.map_err(|source| DataError::Audio { id: id(), source })?.samples;
                 if samples.len() != item.num_samples {
                     return Err(DataError::Changed {
@@ -215,7 +215,7 @@ pub(super) mod tests {
         );
         let needs_51 = |frames: usize, labels: &[u32]| frames >= 51 && labels.len() == 2;
         let dropped = data.drop_infeasible(&[0.9, 1.0, 1.1], needs_51).unwrap();
-        let ids: Vec<&str> = dropped.iter().map(|d| d.utterance.id.as_str()).collect();
+        let ids: Vec<&str> = dropped.iter().map(|d| d.utterance.id()).collect();
         assert_eq!(ids, ["u1"], "9000 samples at 1.1 are 8182 samples and 51 frames");
         assert_eq!(data.items().len(), 2);
         let error = data.drop_infeasible(&[1.0], |_, _| false).unwrap_err();

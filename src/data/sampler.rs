@@ -122,7 +122,7 @@ impl Sampler {
         let (config, hop_s) = (dataset.config(), dataset.log_mel().config().hop_s());
         let buckets =
             buckets(&lens, config, hop_s).map_err(|longest| DataError::LongerThanBatch {
-                id: dataset.items()[longest].utterance.id.clone(),
+                id: dataset.items()[longest].utterance.id().to_owned(),
                 padded_s: padded_len(lens[longest]) as f64 * hop_s,
                 batch_s: config.batch_s,
             })?;

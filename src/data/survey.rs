@@ -163,12 +163,12 @@ fn look(
     rate_hz: u32,
     cache_left: &AtomicUsize,
 ) -> Outcome {
-    let text = config.normalizer.normalize(&utterance.text);
+    let text = config.normalizer.normalize(utterance.text());
     let broken = |utterance: &Utterance, reason: String| {
         Outcome::Broken(Problem {
-            manifest: utterance.manifest.to_path_buf(),
-            line: utterance.line,
-            id: utterance.id.clone(),
+            manifest: utterance.manifest().to_path_buf(),
+            line: utterance.line(),
+            id: utterance.id().to_owned(),
             reason,
         })
     };
@@ -181,11 +181,11 @@ fn look(
         Err(error) => return broken(&utterance, error.to_string()),
     };
     let duration_s = waveform.duration_s();
-    let claimed = utterance.duration_s.filter(|claimed| {
+    let claimed = utterance.duration_s().filter(|claimed| {
         (claimed - duration_s).abs() > DURATION_TOLERANCE_S.max(DURATION_TOLERANCE * duration_s)
     });
     if let (Some(claimed), DurationMismatch::Error) = (claimed, config.duration_mismatch) {
-        let path = utterance.audio_path.display();
+        let path = utterance.audio();
         return broken(
             &utterance,
             format!(
@@ -213,19 +213,19 @@ fn look(
 }
 
 /// The audio of an utterance. A duration without an offset is a claim about the whole recording; with
-/// one it bounds the segment.
+/// one it bounds the segment. A manifest that names a channel knows better than `data.channel`.
 pub(super) fn read(
     utterance: &Utterance,
     config: &DataConfig,
     rate_hz: u32,
 ) -> Result<audio::Waveform, audio::AudioError> {
-    let duration_s = utterance.offset_s.and(utterance.duration_s);
-    audio::read(
-        &utterance.audio_path,
-        utterance.offset_s,
-        duration_s,
-        &config.read_options(rate_hz),
-    )
+    let offset_s = utterance.offset_s();
+    let duration_s = offset_s.and(utterance.duration_s());
+    let mut options = config.read_options(rate_hz);
+    if let Some(channel) = utterance.channel() {
+        options.channel = audio::Channel::Index(channel.into());
+    }
+    utterance.audio().read(offset_s, duration_s, &options)
 }
 
 #[cfg(test)]
@@ -285,12 +285,15 @@ pub(super) mod tests {
     #[test]
     fn every_broken_utterance_is_listed_with_its_place() {
         let scratch = Scratch::new("survey-broken");
-        let mut utterances = corpus(&scratch, &[(8_000, "a"); 15]);
+        corpus(&scratch, &[(8_000, "a"); 15]);
         for i in 1..14 {
             scratch.write(&format!("u{i}.wav"), b"");
         }
         std::fs::remove_file(scratch.0.join("u14.wav")).unwrap();
-        utterances[0].duration_s = Some(0.7);
+        let path = scratch.0.join("m.jsonl");
+        let text = std::fs::read_to_string(&path).unwrap().replacen("0.5", "0.7", 1);
+        std::fs::write(&path, text).unwrap();
+        let utterances = manifest::read(&path).unwrap();
         let error = run(utterances.clone(), &DataConfig::default()).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("15 of 15 utterances") && text.contains("and 5 more"), "{text}");

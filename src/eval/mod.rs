@@ -101,7 +101,7 @@ impl Recogniser {
             .iter()
             .zip(&found.hypotheses)
             .map(|(item, hypothesis)| ScoredUtterance {
-                id: item.utterance.id.clone(),
+                id: item.utterance.id().to_owned(),
                 reference: item.text.clone(),
                 hypothesis: normalizer.normalize(hypothesis),
                 duration_s: item.duration_s,
