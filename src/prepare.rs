@@ -10,6 +10,7 @@ use asr_kernels::{Problem, required_frames};
 use burn::tensor::Device;
 use thiserror::Error;
 
+use crate::augment::Augmenter;
 use crate::config::RunConfig;
 use crate::ctc::{BucketTargets, TargetsError, admits, look_at_targets};
 use crate::data::{
@@ -55,6 +56,8 @@ pub struct Prepared {
     pub tokens: Tokens,
     /// The order of the training batches.
     pub sampler: Arc<Sampler>,
+    /// What is done to the training utterances.
+    pub augmenter: Arc<Augmenter>,
     /// What was found, a split each.
     pub summaries: Vec<SplitSummary>,
     /// Training utterances left out because their transcripts do not fit their frames.
@@ -73,8 +76,8 @@ impl Prepared {
         device: &Device,
         device_name: &str,
     ) -> Result<String, TargetsError> {
-        let target = |index: &usize| {
-            let item = &self.train.items()[*index];
+        let target = |index: &u32| {
+            let item = &self.train.items()[*index as usize];
             (item.labels.len(), item.utterance.id.as_str())
         };
         let buckets: Vec<BucketTargets> = self
@@ -87,7 +90,7 @@ impl Prepared {
             .collect();
         let text = look_at_targets(device, device_name, &buckets, &config.ctc)?;
         for (num_frames, members, batch_len) in self.sampler.buckets() {
-            let longest = members.iter().map(|index| &self.train.items()[*index]);
+            let longest = members.iter().map(|index| &self.train.items()[*index as usize]);
             let Some(longest) = longest.max_by_key(|item| item.labels.len()) else { continue };
             let output_len = config.model.output_len(num_frames);
             let problem = Problem::new(
@@ -157,6 +160,9 @@ pub fn prepare(
     // A manifest of data.test that is missing or malformed is found here, not after hours of
     // training; its recordings are read by `check`.
     manifest::read_all(&config.data.test).map_err(DataError::from)?;
+    let rate_hz = config.features.sample_rate_hz;
+    let augmenter =
+        Augmenter::open(&config.augment, &config.spec_augment, rate_hz).map_err(DataError::from)?;
     let train_survey = look(&config.data.train, &config.data, &config.features, screen)?;
     let tokens = match saved_tokens {
         Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,
@@ -191,6 +197,7 @@ pub fn prepare(
         dev: Arc::new(dev),
         tokens,
         sampler,
+        augmenter: Arc::new(augmenter),
         summaries,
         infeasible: num_infeasible,
     })

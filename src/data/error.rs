@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::ManifestError;
 use crate::audio::AudioError;
+use crate::augment::AugmentError;
 use crate::features::FeatureError;
 use crate::tokens::UnknownCharacters;
 
@@ -45,6 +46,14 @@ fn list(problems: &[Problem]) -> String {
     text
 }
 
+fn counted(padded_s: f64, counted_s: f64) -> String {
+    if counted_s > padded_s {
+        format!(", counted as {counted_s:.2} s by data.quadratic_duration_s")
+    } else {
+        String::new()
+    }
+}
+
 /// Why there is no usable data.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
@@ -69,13 +78,15 @@ pub enum DataError {
     },
     /// An utterance is longer than a batch may be.
     #[error(
-        "utterance {id:?} pads to {padded_s:.2} s (at its slowest speed) but data.batch_s is {batch_s}; raise data.batch_s or lower data.max_duration_s"
+        "utterance {id:?} pads to {padded_s:.2} s (at its slowest speed{counted}) but data.batch_s is {batch_s}; raise data.batch_s or lower data.max_duration_s", counted = counted(*padded_s, *counted_s)
     )]
     LongerThanBatch {
         /// The longest utterance.
         id: String,
         /// Its padded length.
         padded_s: f64,
+        /// What that counts for with `data.quadratic_duration_s`.
+        counted_s: f64,
         /// The bound.
         batch_s: f64,
     },
@@ -103,6 +114,23 @@ pub enum DataError {
         unknown: UnknownCharacters,
         /// Place of the first.
         first: String,
+    },
+    /// The augmentation cannot be done.
+    #[error(transparent)]
+    Augment(#[from] AugmentError),
+    /// Too many recordings went bad during the run.
+    #[error(
+        "{count} of {total} training recordings could not be read any more, which is beyond data.max_bad_percent = {limit_percent}; the last: {last}"
+    )]
+    TooManyBad {
+        /// Distinct utterances left out.
+        count: usize,
+        /// Utterances of the training set.
+        total: usize,
+        /// The limit.
+        limit_percent: f64,
+        /// What is wrong with the last.
+        last: String,
     },
     /// A recording that was sound when surveyed is not any more.
     #[error("utterance {id:?}: {source}")]

@@ -6,11 +6,13 @@
 
 pub mod balance;
 mod batch;
+mod buckets;
 mod config;
 pub mod dataset;
 mod error;
 pub mod loader;
 pub mod manifest;
+mod permutation;
 mod random;
 pub mod sampler;
 pub mod survey;
@@ -21,5 +23,5 @@ pub use dataset::{Dataset, Item};
 pub use error::{DataError, Problem};
 pub use loader::{EvalLoader, TrainLoader};
 pub use manifest::{ManifestError, Utterance};
-pub use sampler::{Cursor, EpochPlan, Padding, PlannedBatch, Sampler};
+pub use sampler::{Cursor, Padding, PlannedBatch, Sampler};
 pub use survey::{DropReason, Dropped, Survey, Surveyed, survey};
