@@ -25,7 +25,7 @@ pub(super) fn decode(
     path: &Path,
     container: Container,
     segment: Segment,
-    picker: ChannelPicker,
+    picker: &ChannelPicker,
 ) -> Result<Decoded, AudioError> {
     let format = if container == Container::Flac { "FLAC" } else { "Ogg Vorbis" };
     let malformed = |reason: String| AudioError::Malformed { path: path.into(), format, reason };

@@ -28,7 +28,7 @@ pub(super) fn decode(
     path: &Path,
     start: u64,
     segment: Segment,
-    picker: ChannelPicker,
+    picker: &ChannelPicker,
 ) -> Result<Decoded, AudioError> {
     let read_error = |source| AudioError::Read { path: path.into(), source };
     let layout = walk_chunks(&mut file, path, start)?;
