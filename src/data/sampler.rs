@@ -86,28 +86,55 @@ impl Sampler {
         speeds: Vec<f64>,
         padding: Padding,
     ) -> Result<Sampler, DataError> {
-        if dataset.items().is_empty() {
+        let num_samples = dataset.items().iter().map(|item| item.num_samples).collect();
+        let features = dataset.log_mel().config();
+        Sampler::of_lengths(
+            num_samples,
+            dataset.config(),
+            features,
+            speeds,
+            seed,
+            padding,
+            |index| dataset.items()[index].utterance.id.clone(),
+        )
+    }
+
+    /// A sampler of utterances of which only the lengths are known: it takes 12 bytes for each. `id` names
+    /// the one that is longer than a batch.
+    ///
+    /// # Errors
+    /// As [`Sampler::train`].
+    pub fn of_lengths(
+        num_samples: Vec<usize>,
+        config: &DataConfig,
+        features: &LogMelConfig,
+        speeds: Vec<f64>,
+        seed: u64,
+        padding: Padding,
+        id: impl Fn(usize) -> String,
+    ) -> Result<Sampler, DataError> {
+        if num_samples.is_empty() {
             return Err(DataError::NothingLeft {
                 total: 0,
                 reasons: "the dataset is empty".into(),
             });
         }
         let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
-        let lens: Vec<usize> =
-            (0..dataset.items().len()).map(|i| dataset.num_frames(i, slowest)).collect();
-        let (config, hop_s) = (dataset.config(), dataset.log_mel().config().hop_s());
-        let buckets =
-            buckets(&lens, config, hop_s).map_err(|longest| DataError::LongerThanBatch {
-                id: dataset.items()[longest].utterance.id.clone(),
-                padded_s: padded_len(lens[longest]) as f64 * hop_s,
-                counted_s: config.counted_s(padded_len(lens[longest]) as f64 * hop_s),
+        let num_frames = |len: &usize| features.num_frames(perturbed_len(*len, slowest));
+        let lens: Vec<usize> = num_samples.iter().map(num_frames).collect();
+        let buckets = buckets(&lens, config, features.hop_s()).map_err(|longest| {
+            let padded_s = padded_len(lens[longest]) as f64 * features.hop_s();
+            DataError::LongerThanBatch {
+                id: id(longest),
+                padded_s,
+                counted_s: config.counted_s(padded_s),
                 batch_s: config.batch_s,
-            })?;
-        let num_samples = dataset.items().iter().map(|item| item.num_samples).collect();
-        let features = dataset.log_mel().config().clone();
+            }
+        })?;
         // Lists of manifests are of no use here.
-        let config =
-            DataConfig { train: Vec::new(), dev: Vec::new(), test: Vec::new(), ..config.clone() };
+        let none = Vec::new;
+        let config = DataConfig { train: none(), dev: none(), test: none(), ..config.clone() };
+        let features = features.clone();
         Ok(Sampler { buckets, seed, speeds, padding, config, num_samples, features })
     }
 

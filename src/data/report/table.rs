@@ -144,10 +144,11 @@ mod tests {
         };
         let text = report.to_string();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "                                 train                dev");
-        assert_eq!(lines[1], "utterances                        1000                  7");
-        assert_eq!(lines[8], "rates, Hz       8000 (3) 16000 (1000)  8000 (3) 16000 (7)");
-        assert_eq!(lines[9], "channels                             1                  1");
+        let row = |name, train, dev| format!("{name:<14}  {train:>21}  {dev:>18}");
+        assert_eq!(lines[0], row("", "train", "dev"));
+        assert_eq!(lines[1], row("utterances", "1000", "7"));
+        assert_eq!(lines[8], row("rates, Hz", "8000 (3) 16000 (1000)", "8000 (3) 16000 (7)"));
+        assert_eq!(lines[9], row("channels", "1", "1"));
         let findings = &lines[15..];
         assert_eq!(findings[0], "error  train: 5 recordings clip");
         assert_eq!(findings[1], "    m.jsonl:1: u1:  [2J is no  ");
