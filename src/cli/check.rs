@@ -62,11 +62,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if let Ok(prepared) = &prepared {
         report.buckets = BucketReport::of(&prepared.train, &prepared.sampler);
     }
+    say(report.to_string().trim_end())?;
     let mut json = serde_json::to_vec_pretty(&report).map_err(std::io::Error::from)?;
     json.push(b'\n');
     write_atomic(&args.report, &json)
         .map_err(|error| unwritable("the report", &args.report, error))?;
-    say(report.to_string().trim_end())?;
     if let Some(out) = &args.fix {
         say(format_args!("usable part of the training set: {}", out.display()))?;
     }
