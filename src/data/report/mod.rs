@@ -77,14 +77,17 @@ pub struct Split<'a> {
     pub fastest: f64,
 }
 
+/// Frames that leave the model for so many that enter it, and frames that labels need.
+pub type Frames<'a> = dyn Fn(usize, &[u32]) -> (usize, usize) + 'a;
+
 /// What the transcripts are judged by.
 pub struct Rules<'a> {
     /// The features, which count the frames.
     pub features: &'a LogMelConfig,
     /// The vocabulary, if there is one.
     pub tokens: Option<&'a Tokens>,
-    /// Frames that leave the model for so many that enter, and frames that labels need.
-    pub frames: &'a dyn Fn(usize, &[u32]) -> (usize, usize),
+    /// Whether labels fit.
+    pub frames: &'a Frames<'a>,
     /// Percentage of training transcripts that may not fit.
     pub max_infeasible_percent: f64,
 }

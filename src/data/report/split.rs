@@ -173,7 +173,10 @@ fn infeasible(split: &Split, rules: &Rules) -> Option<Finding> {
     let (severity, then) = match (split.is_train(), percent > rules.max_infeasible_percent) {
         (true, true) => (
             Severity::Error,
-            format!("more than train.max_infeasible_percent = {}", rules.max_infeasible_percent),
+            format!(
+                "more than train.max_infeasible_percent = {}; lower model.subsampling_factor, or correct the data",
+                rules.max_infeasible_percent
+            ),
         ),
         (true, false) => (Severity::Warning, "left out".to_owned()),
         (false, _) => (Severity::Warning, "never recognised whole".to_owned()),

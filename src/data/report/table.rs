@@ -67,10 +67,15 @@ fn counts<T: Display + Ord>(counts: &BTreeMap<T, usize>) -> String {
 fn table(f: &mut Formatter, rows: &[Vec<String>]) -> Result {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
-        let mut line = format!("{:<first$}", row[0], first = width(0));
-        for column in 1..columns {
-            line.push_str(&format!("  {:>width$}", row[column], width = width(column)));
+        let mut line = String::new();
+        for (cell, &width) in row.iter().zip(&widths) {
+            if line.is_empty() {
+                line = format!("{cell:<width$}");
+            } else {
+                line.push_str(&format!("  {cell:>width$}"));
+            }
         }
         writeln!(f, "{}", line.trim_end())?;
     }
