@@ -77,8 +77,8 @@ impl Prepared {
         device_name: &str,
     ) -> Result<String, TargetsError> {
         let target = |index: &u32| {
-            let item = &self.train.items()[*index as usize];
-            (item.labels.len(), item.utterance.id.as_str())
+            let index = *index as usize;
+            (self.train.labels(index).len(), self.train.items()[index].utterance.id())
         };
         let buckets: Vec<BucketTargets> = self
             .sampler
@@ -90,21 +90,22 @@ impl Prepared {
             .collect();
         let text = look_at_targets(device, device_name, &buckets, &config.ctc)?;
         for (num_frames, members, batch_len) in self.sampler.buckets() {
-            let longest = members.iter().map(|index| &self.train.items()[*index as usize]);
-            let Some(longest) = longest.max_by_key(|item| item.labels.len()) else { continue };
+            let length = |index: &usize| self.train.labels(*index).len();
+            let longest = members.iter().map(|index| *index as usize).max_by_key(length);
+            let Some(longest) = longest else { continue };
             let output_len = config.model.output_len(num_frames);
             let problem = Problem::new(
                 output_len,
                 self.tokens.num_classes(),
                 self.tokens.blank(),
                 vec![output_len; batch_len],
-                &vec![longest.labels.clone(); batch_len],
+                &vec![self.train.labels(longest); batch_len],
             )
             .expect("labels come from these tokens");
             admits(device, &problem).map_err(|refusal| TargetsError::Refused {
                 device: device_name.to_owned(),
                 num_frames,
-                id: longest.utterance.id.clone(),
+                id: self.train.items()[longest].utterance.id().to_owned(),
                 reason: refusal.to_string(),
             })?;
         }
@@ -198,7 +199,7 @@ pub fn assemble(
 ) -> Result<Prepared, PrepareError> {
     let tokens = match saved_tokens {
         Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,
-        None => Tokens::from_transcripts(train.kept.iter().map(|kept| kept.text.as_str()))?,
+        None => Tokens::from_transcripts(train.kept.iter().map(|kept| kept.text()))?,
     };
     let mut summaries = Vec::new();
     let mut dropped = train.dropped.clone();
@@ -337,5 +338,5 @@ fn longest(durations_s: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn place(dropped: &Dropped) -> String {
-    format!("{} ({:?})", dropped.utterance.place(), dropped.utterance.id)
+    format!("{} ({:?})", dropped.utterance.place(), dropped.utterance.id())
 }

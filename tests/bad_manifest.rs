@@ -70,6 +70,20 @@ fn a_malformed_line_is_named_by_file_line_and_column() {
 }
 
 #[test]
+fn ten_faults_are_listed_and_the_rest_counted() {
+    let sandbox = Sandbox::with_tones();
+    for _ in 0..14 {
+        sandbox.append("train.jsonl", "{\"audio_filepath\": \"a.wav\"}\n");
+    }
+    let outcome =
+        sandbox.check(&["run.toml"]).fails(3, &["14 faults in the manifest", "and 4 more"]);
+    for line in 13..23 {
+        assert!(outcome.stderr.contains(&format!("train.jsonl:{line}:")), "{outcome}");
+    }
+    assert!(!outcome.stderr.contains("train.jsonl:23:"), "{outcome}");
+}
+
+#[test]
 fn a_manifest_that_is_not_utf8_is_named_by_line() {
     let sandbox = Sandbox::with_tones();
     let mut bytes = fs::read(sandbox.path("train.jsonl")).unwrap();
@@ -179,6 +193,16 @@ fn a_duration_that_disagrees_with_the_audio_stops_the_run_unless_the_config_trus
         trusting.stderr.contains("1 durations in the manifest disagree with the audio"),
         "{trusting}"
     );
+}
+
+#[test]
+fn a_manifest_of_no_known_kind_says_what_is_read() {
+    let sandbox = Sandbox::with_tones();
+    sandbox.write("train.jsonl", "");
+    sandbox.write("page.html", "<!DOCTYPE html>");
+    let words =
+        ["page.html: cannot read the manifest: of no kind known here", "<!DOCTYPE html>", "Kaldi"];
+    sandbox.check(&["run.toml", "--set", "data.train=page.html"]).fails(3, &words);
 }
 
 #[test]

@@ -15,6 +15,9 @@ mod augment;
 mod interrupt_and_resume;
 mod train_and_eval;
 
+// What other tools have, read and converted.
+mod import;
+
 // What goes wrong: each fault has an exit code, a place and a way out.
 mod bad_audio;
 mod bad_config;

@@ -50,6 +50,7 @@ fn the_help_texts_are_frozen() {
     for (name, program, args) in [
         ("asr-train.help.txt", "asr-train", vec!["--help"]),
         ("asr-train-check.help.txt", "asr-train", vec!["check", "--help"]),
+        ("asr-train-import.help.txt", "asr-train", vec!["import", "--help"]),
         ("asr-train-doctor.help.txt", "asr-train", vec!["doctor", "--help"]),
         ("asr-eval.help.txt", "asr-eval", vec!["--help"]),
     ] {

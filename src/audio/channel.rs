@@ -95,12 +95,16 @@ impl ChannelPicker {
         self.num_channels.get()
     }
 
-    /// The mono sample of one frame (at least one channel).
-    pub(super) fn pick(&self, frame: &[f32]) -> f32 {
+    /// Appends the mono samples of interleaved frames (at least one channel).
+    pub(super) fn append(&self, interleaved: &[f32], channels: usize, out: &mut Vec<f32>) {
+        let frames = interleaved.chunks_exact(channels);
         match self.channel {
-            Channel::MonoOnly => frame[0],
-            Channel::Index(index) => frame[index],
-            Channel::Mix => frame.iter().sum::<f32>() / frame.len() as f32,
+            _ if channels == 1 => out.extend_from_slice(interleaved),
+            Channel::MonoOnly => out.extend(frames.map(|frame| frame[0])),
+            Channel::Index(index) => out.extend(frames.map(|frame| frame[index])),
+            Channel::Mix => {
+                out.extend(frames.map(|frame| frame.iter().sum::<f32>() / channels as f32));
+            }
         }
     }
 }

@@ -1,147 +1,118 @@
-//! FLAC and Ogg Vorbis through symphonia. A FLAC file is checked against the length and the MD5 its
-//! encoder wrote, an Ogg stream against its end-of-stream page, so that a cut copy is an error and not
-//! a shorter utterance.
+//! Compressed recordings through symphonia's demultiplexers and decoders. Nothing passes as shorter than
+//! it was: FLAC is checked against the length and the MD5 that its encoder wrote, Ogg for its last page,
+//! MP3 and MP4 against the frames they promise. What encoders add in front and behind is taken off where
+//! the file says how much: Ogg's granules, LAME's tag, MP4's edit list.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 
-use symphonia::core::codecs::audio::AudioDecoderOptions;
 use symphonia::core::errors::Error;
-use symphonia::core::formats::probe::Hint;
-use symphonia::core::formats::{FormatOptions, TrackType};
-use symphonia::core::io::MediaSourceStream;
-use symphonia::core::meta::MetadataOptions;
+use symphonia::core::formats::{FormatOptions, FormatReader};
+use symphonia::core::io::{MediaSourceStream, ReadBytes};
+use symphonia::default::formats;
 
 use super::channel::ChannelPicker;
 use super::sniff::Container;
-use super::{AudioError, Decoded, Segment, check_rate};
+use super::source::Source;
+use super::stream::Stream;
+use super::{AudioError, Decoded, Segment, guard, mp4, ogg};
 
-/// The longest an Ogg page can be (RFC 3533: 27 + 255 + 255 * 255 bytes).
-const MAX_OGG_PAGE_LEN: u64 = 65_307;
+/// Names for messages.
+fn name(container: Container) -> &'static str {
+    match container {
+        Container::Flac => "FLAC",
+        Container::Ogg => "Ogg",
+        Container::Mpeg => "MP3",
+        Container::Adts => "AAC",
+        Container::Mp4 => "MP4",
+        Container::Matroska => "Matroska/WebM",
+        Container::Caf => "CAF",
+        Container::Wav(_) | Container::Aiff | Container::Au | Container::Sphere => "PCM",
+    }
+}
 
+/// Decodes a segment. A panic of a decoder becomes an error here and nowhere else.
 pub(super) fn decode(
-    mut file: File,
-    path: &Path,
+    mut source: Source,
     container: Container,
     segment: Segment,
     picker: &ChannelPicker,
 ) -> Result<Decoded, AudioError> {
-    let format = if container == Container::Flac { "FLAC" } else { "Ogg Vorbis" };
-    let malformed = |reason: String| AudioError::Malformed { path: path.into(), format, reason };
-    let explain = |error: Error| match error {
-        Error::IoError(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
-            AudioError::Read { path: path.into(), source }
-        }
-        other => malformed(other.to_string()),
-    };
-    if container == Container::Ogg {
-        check_ogg_end(&mut file, path)?;
-    }
-    let stream = MediaSourceStream::new(Box::new(file), Default::default());
-    let mut reader = symphonia::default::get_probe()
-        .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
-        .map_err(explain)?;
-    let track = reader
-        .default_track(TrackType::Audio)
-        .ok_or_else(|| malformed("no audio stream".into()))?;
-    let (track_id, promised) = (track.id, track.num_frames);
-    let params = track.codec_params.as_ref().and_then(|params| params.audio());
-    let params = params.ok_or_else(|| malformed("its audio stream has no parameters".into()))?;
-    let options = AudioDecoderOptions::default().verify(segment.is_whole());
-    let mut decoder =
-        symphonia::default::get_codecs().make_audio_decoder(params, &options).map_err(explain)?;
-
-    let mut layout: Option<(u32, usize)> = None;
-    let (mut samples, mut interleaved): (Vec<f32>, Vec<f32>) = (Vec::new(), Vec::new());
-    let mut num_frames = 0;
-    loop {
-        let packet = match reader.next_packet() {
-            Ok(Some(packet)) => packet,
-            Ok(None) => break,
-            Err(Error::IoError(source)) if source.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(Error::ResetRequired) => {
-                return Err(malformed("several streams follow each other".into()));
-            }
-            Err(error) => return Err(explain(error)),
+    let (path, format) = (source.path(), name(container));
+    guard::guarded(path, format, || {
+        let end = match container {
+            Container::Ogg => Some(ogg::find_end(&mut source)?),
+            _ => None,
         };
-        if packet.track_id != track_id {
-            continue;
-        }
-        let buffer = decoder.decode(&packet).map_err(explain)?;
-        let (rate_hz, channels) = (buffer.spec().rate(), buffer.spec().channels().count());
-        match layout {
-            None => {
-                check_rate(path, format, rate_hz)?;
-                picker.check(channels)?;
-                layout = Some((rate_hz, channels));
+        let edit = match container {
+            Container::Mp4 => mp4::first_edit(&mut source)?,
+            _ => None,
+        };
+        let failure = Failure { path, format };
+        source.seek(SeekFrom::Start(0)).map_err(|error| failure.explain(error.into()))?;
+        let bytes = MediaSourceStream::new(Box::new(source), Default::default());
+        let mut stream = Stream::new(open(bytes, container), container, failure, edit, segment)?;
+        if let Some(seek) = stream.plan_seek(segment, end.as_ref()) {
+            if let Some(decoded) = stream.decode_behind(&seek, picker) {
+                return Ok(decoded);
             }
-            Some(known) if known != (rate_hz, channels) => {
-                return Err(malformed("its rate or channel count changes on the way".into()));
-            }
-            Some(_) => {}
+            let mut bytes = stream.into_bytes();
+            bytes.seek(SeekFrom::Start(0)).map_err(|error| failure.explain(error.into()))?;
+            stream = Stream::new(open(bytes, container), container, failure, edit, segment)?;
         }
-        if channels == 0 {
-            return Err(malformed("it has no channels".into()));
-        }
-        buffer.copy_to_vec_interleaved(&mut interleaved);
-        let (first, end) = segment.frames(rate_hz);
-        for frame in interleaved.chunks_exact(channels) {
-            if num_frames >= first && num_frames < end {
-                samples.push(picker.pick(frame));
-            }
-            num_frames += 1;
-        }
-    }
-    if let Some(promised) = promised.filter(|promised| *promised > num_frames) {
-        return Err(AudioError::Truncated {
-            path: path.into(),
-            promised: format!("{promised} samples"),
-            found: format!("only {num_frames} that can be decoded"),
-        });
-    }
-    if decoder.finalize().verify_ok == Some(false) {
-        return Err(malformed(
-            "the decoded samples do not match the checksum of its encoder".into(),
-        ));
-    }
-    let Some((rate_hz, _)) = layout else {
-        return Err(AudioError::NoSamples { path: path.into() });
-    };
-    Ok(Decoded { samples, rate_hz, num_frames })
+        stream.decode_from_start(segment, picker)
+    })
 }
 
-/// The last page of an Ogg file must be whole and carry the end-of-stream flag (RFC 3533, section 6).
-fn check_ogg_end(file: &mut File, path: &Path) -> Result<(), AudioError> {
-    let read_error = |source| AudioError::Read { path: path.into(), source };
-    let len = file.metadata().map_err(read_error)?.len();
-    let tail_start = len.saturating_sub(2 * MAX_OGG_PAGE_LEN);
-    let mut tail = Vec::new();
-    file.seek(SeekFrom::Start(tail_start)).map_err(read_error)?;
-    file.read_to_end(&mut tail).map_err(read_error)?;
-    file.seek(SeekFrom::Start(0)).map_err(read_error)?;
-    // The capture pattern may also occur inside a page: the last one that parses decides.
-    let whole_end = tail.windows(4).enumerate().rev().filter(|(_, window)| *window == b"OggS").any(
-        |(at, _)| {
-            let page = &tail[at..];
-            let Some(&num_segments) = page.get(26) else {
-                return false;
-            };
-            let lacing = page.get(27..27 + usize::from(num_segments));
-            let body: Option<usize> =
-                lacing.map(|lacing| lacing.iter().map(|&n| usize::from(n)).sum());
-            let is_end = page[4] == 0 && page[5] & 4 != 0;
-            is_end && body.is_some_and(|body| 27 + usize::from(num_segments) + body <= page.len())
-        },
-    );
-    if whole_end {
-        return Ok(());
-    }
-    Err(AudioError::Truncated {
-        path: path.into(),
-        promised: "a last page marked as the end of the stream".into(),
-        found: format!("{len} bytes without one"),
+fn open(
+    mut bytes: MediaSourceStream<'_>,
+    container: Container,
+) -> Result<Box<dyn FormatReader + '_>, Error> {
+    let options = FormatOptions::default();
+    Ok(match container {
+        Container::Flac => Box::new(formats::FlacReader::try_new(bytes, options)?),
+        Container::Ogg => Box::new(formats::OggReader::try_new(bytes, options)?),
+        Container::Mpeg => Box::new(formats::MpaReader::try_new(bytes, options)?),
+        Container::Adts => Box::new(formats::AdtsReader::try_new(bytes, options)?),
+        Container::Matroska => Box::new(formats::MkvReader::try_new(bytes, options)?),
+        Container::Mp4 => {
+            // This reader expects to stand behind the size of the first box.
+            bytes.ignore_bytes(4)?;
+            Box::new(formats::IsoMp4Reader::try_new(bytes, options)?)
+        }
+        _ => Box::new(formats::CafReader::try_new(bytes, options)?),
     })
+}
+
+/// Turns the library's errors into ours.
+#[derive(Clone, Copy)]
+pub(super) struct Failure<'a> {
+    pub path: &'a Path,
+    pub format: &'static str,
+}
+
+impl Failure<'_> {
+    pub(super) fn malformed(self, reason: impl Into<String>) -> AudioError {
+        let (path, format) = (self.path.into(), self.format);
+        AudioError::Malformed { path, format, reason: reason.into() }
+    }
+
+    pub(super) fn explain(self, error: Error) -> AudioError {
+        match error {
+            Error::IoError(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                self.malformed("it ends too early")
+            }
+            Error::IoError(source) => AudioError::Read { path: self.path.into(), source },
+            // Symphonia's word for a part that a cut copy has lost, too.
+            Error::Unsupported(what) if what.contains("missing") => self.malformed(what),
+            Error::Unsupported(what) => AudioError::Unsupported {
+                path: self.path.into(),
+                format: format!("{} with this feature ({what})", self.format),
+            },
+            Error::ResetRequired => self.malformed("several streams follow each other"),
+            other => self.malformed(other.to_string()),
+        }
+    }
 }
 
 #[cfg(test)]

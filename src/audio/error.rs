@@ -44,6 +44,22 @@ pub enum AudioError {
         /// The name of the container or the encoding.
         format: String,
     },
+    /// A recording of the LDC in its compressed form.
+    #[error("{}: its samples are compressed with shorten, which cannot be read; expand it with `sph2pipe -p -f wav` or `w_decode -o pcm`", path.display())]
+    Shortened {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A decoder gave up on a recording in a way that it never should.
+    #[error("{}: the decoder of {format} files failed on it ({reason}); this is a fault of the decoder, whatever the file holds: please report it with the file, and convert the file meanwhile, for example with `sox` or `ffmpeg`", path.display())]
+    Decoder {
+        /// The file.
+        path: PathBuf,
+        /// The container.
+        format: &'static str,
+        /// What the decoder said last.
+        reason: String,
+    },
     /// The container breaks its own rules.
     #[error("{}: broken {format} file: {reason}", path.display())]
     Malformed {

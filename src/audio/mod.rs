@@ -2,28 +2,70 @@
 //!
 //! The container is told by its content, never by the file's name, and lengths are those of the
 //! decoded samples, never those a header claims. Refused, each with a typed error that names the file:
-//! several channels or another sample rate unless the caller asks for them, truncated or empty audio,
-//! NaN and infinite samples, encodings without a decoder here.
+//! several channels or another sample rate unless the caller asks for them, truncated audio, NaN and
+//! infinite samples, encodings without a decoder here.
+//!
+//! | container | encodings | a segment costs |
+//! | --- | --- | --- |
+//! | WAV (RIFF, RIFX, RF64, BW64, Wave64) | PCM of 1 to 8 bytes, float, A-law, mu-law, IMA and MS ADPCM, GSM 6.10 | the segment (GSM: from the start) |
+//! | AIFF, AIFF-C, CAF, Sun AU, NIST SPHERE | PCM, float, A-law, mu-law | the segment |
+//! | FLAC | | the segment |
+//! | Ogg | Vorbis, FLAC, Opus | the segment; Opus five seconds more |
+//! | MP3 | layers I to III | the headers before it, two seconds more |
+//! | MP4 | AAC-LC, ALAC, MP3 | the segment, half a second more |
+//! | ADTS, Matroska/WebM, compressed CAF | AAC-LC, Opus, Vorbis, FLAC, ALAC | from the start |
+//!
+//! Segments are sample-exact cuts of the whole (fullband Opus and AAC with noise substitution: nearly).
+//! Opus comes at the rate its encoder was fed with, if that is 8, 12, 16, 24 or 48 kHz, else at 48 kHz.
+//! Encoder delay and padding are removed where the file says
+//! how long they are: Ogg granules, LAME's tag in MP3, MP4's edit list.
 
+mod adpcm;
+mod aiff;
+mod au;
+mod caf;
 mod channel;
+mod chunks;
 mod compressed;
+mod decoder;
 mod error;
+#[cfg(test)]
+mod forge;
+#[cfg(test)]
+mod fuzz;
+mod gsm;
+mod guard;
+mod law;
+#[cfg(test)]
+mod laws;
+mod layout;
+mod mp4;
+mod mpeg;
+#[cfg(test)]
+mod mutate;
+mod ogg;
+#[cfg(feature = "opus")]
+mod opus;
+mod pcm;
 mod resample;
+mod seek;
 mod sniff;
+mod source;
+mod sphere;
+mod stream;
 mod wav;
 
 pub use channel::Channel;
 pub use error::AudioError;
 pub use resample::{perturbed_len, resample, resampled_len, speed_perturb};
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use channel::ChannelPicker;
 use sniff::Container;
+use source::Source;
 
 /// What to do with a recording whose sample rate is not the wanted one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +125,19 @@ struct Segment {
 impl Segment {
     const WHOLE: Segment = Segment { offset_s: 0.0, duration_s: None };
 
+    fn new(
+        path: &Path,
+        offset_s: Option<f64>,
+        duration_s: Option<f64>,
+    ) -> Result<Segment, AudioError> {
+        for seconds in [offset_s, duration_s].into_iter().flatten() {
+            if !seconds.is_finite() || seconds < 0.0 {
+                return Err(AudioError::SegmentValue { path: path.into(), seconds });
+            }
+        }
+        Ok(Segment { offset_s: offset_s.unwrap_or(0.0), duration_s })
+    }
+
     fn is_whole(&self) -> bool {
         *self == Segment::WHOLE
     }
@@ -103,7 +158,8 @@ struct Decoded {
     num_frames: u64,
 }
 
-/// Reads a recording, or `duration_s` seconds of it from `offset_s` on.
+/// Reads a recording, or `duration_s` seconds of it from `offset_s` on. A recording with a sound header
+/// and no samples gives none.
 ///
 /// # Errors
 /// See [`AudioError`]; every variant names the path.
@@ -113,23 +169,44 @@ pub fn read(
     duration_s: Option<f64>,
     options: &ReadOptions,
 ) -> Result<Waveform, AudioError> {
-    let segment = Segment { offset_s: offset_s.unwrap_or(0.0), duration_s };
-    for seconds in [Some(segment.offset_s), duration_s].into_iter().flatten() {
-        if !seconds.is_finite() || seconds < 0.0 {
-            return Err(AudioError::SegmentValue { path: path.into(), seconds });
-        }
-    }
-    let mut file =
-        File::open(path).map_err(|source| AudioError::Open { path: path.into(), source })?;
-    let (container, start) = sniff::sniff(&mut file, path)?;
-    file.seek(SeekFrom::Start(start))
-        .map_err(|source| AudioError::Read { path: path.into(), source })?;
+    let segment = Segment::new(path, offset_s, duration_s)?;
+    read_source(Source::open(path)?, segment, options)
+}
+
+/// The same for a recording in memory, such as a member of a tar shard; `name` is for messages.
+///
+/// # Errors
+/// See [`AudioError`]; every variant has the name for its path.
+pub fn read_bytes(
+    name: &Path,
+    bytes: &[u8],
+    offset_s: Option<f64>,
+    duration_s: Option<f64>,
+    options: &ReadOptions,
+) -> Result<Waveform, AudioError> {
+    let segment = Segment::new(name, offset_s, duration_s)?;
+    read_source(Source::memory(name, bytes), segment, options)
+}
+
+fn read_source(
+    mut source: Source,
+    segment: Segment,
+    options: &ReadOptions,
+) -> Result<Waveform, AudioError> {
+    let path = source.path();
     let picker = ChannelPicker::new(options.channel, path);
-    let decoded = match container {
-        Container::Wav => wav::decode(file, path, start, segment, &picker)?,
-        Container::Flac | Container::Ogg => {
-            compressed::decode(file, path, container, segment, &picker)?
-        }
+    let container = sniff::sniff(&mut source)?;
+    let layout = match container {
+        Container::Wav(header) => Some(wav::layout(&mut source, header)?),
+        Container::Aiff => Some(aiff::layout(&mut source)?),
+        Container::Au => Some(au::layout(&mut source)?),
+        Container::Sphere => Some(sphere::layout(&mut source)?),
+        Container::Caf => caf::layout(&mut source)?,
+        _ => None,
+    };
+    let decoded = match layout {
+        Some(layout) => layout.decode(&mut source, segment, &picker)?,
+        None => compressed::decode(source, container, segment, &picker)?,
     };
     finish(path, decoded, picker.num_channels(), segment, options)
 }
@@ -143,8 +220,14 @@ fn finish(
     options: &ReadOptions,
 ) -> Result<Waveform, AudioError> {
     let Decoded { mut samples, rate_hz, num_frames } = decoded;
-    if num_frames == 0 {
-        return Err(AudioError::NoSamples { path: path.into() });
+    let waveform = |samples| Waveform {
+        samples,
+        sample_rate_hz: options.sample_rate_hz,
+        recorded_hz: rate_hz,
+        num_channels,
+    };
+    if num_frames == 0 && segment.is_whole() {
+        return Ok(waveform(samples));
     }
     let (start, end) = segment.frames(rate_hz);
     let slack = (SEGMENT_TOLERANCE_S * f64::from(rate_hz)) as u64;
@@ -172,16 +255,8 @@ fn finish(
             });
         }
         samples = resample(&samples, rate_hz, options.sample_rate_hz);
-        if samples.is_empty() {
-            return Err(AudioError::NoSamples { path: path.into() });
-        }
     }
-    Ok(Waveform {
-        samples,
-        sample_rate_hz: options.sample_rate_hz,
-        recorded_hz: rate_hz,
-        num_channels,
-    })
+    Ok(waveform(samples))
 }
 
 /// Refuses rates that no recorder makes.

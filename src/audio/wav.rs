@@ -1,185 +1,243 @@
-//! RIFF WAV. The chunks are walked here, since a decoder that trusts their sizes can be lied to by
-//! recorders that died, pipes that could not seek back (size 0 or 0xFFFFFFFF) and copies cut short;
-//! hound then decodes the data chunk from a header rebuilt with the length that is really there.
+//! WAV in all its headers: RIFF, big-endian RIFX, 64-bit RF64 and BW64, Sony Wave64. The chunks are
+//! walked here, since sizes lie: recorders die, pipes cannot seek back (size 0 or 0xFFFFFFFF), copies are
+//! cut short. Encodings without a decoder here are named (RFC 2361 lists the tags).
 
-use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
-use std::path::Path;
-
-use hound::{SampleFormat, WavReader};
-
-use super::channel::ChannelPicker;
-use super::{AudioError, Decoded, Segment, check_rate};
-
-/// A size of this and above is a pipe's "unknown": `sox` and `ffmpeg` write such numbers.
-const STREAMED_SIZE: u32 = 0x7fff_0000;
+use super::AudioError;
+use super::adpcm::{ImaAdpcm, MsAdpcm};
+use super::chunks::{Chunk, Chunks, Flavour};
+use super::layout::{Encoding, Layout, STREAMED_SIZE};
+use super::pcm::{Kind, SampleFormat};
+use super::source::Source;
 
 /// No real format chunk is longer.
-const MAX_FMT_LEN: u32 = 4_096;
+const MAX_FMT_LEN: u64 = 4_096;
 
-struct Layout {
-    fmt: Vec<u8>,
-    data_start: u64,
-    data_len: u64,
+/// The kinds of WAV header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    Riff,
+    Rifx,
+    Rf64,
+    Wave64,
 }
 
-pub(super) fn decode(
-    mut file: File,
-    path: &Path,
-    start: u64,
-    segment: Segment,
-    picker: &ChannelPicker,
-) -> Result<Decoded, AudioError> {
-    let read_error = |source| AudioError::Read { path: path.into(), source };
-    let layout = walk_chunks(&mut file, path, start)?;
-    let fmt_u16 = |at: usize| u16::from_le_bytes([layout.fmt[at], layout.fmt[at + 1]]);
-    let rate_hz = u32::from_le_bytes([layout.fmt[4], layout.fmt[5], layout.fmt[6], layout.fmt[7]]);
-    let (channels, block_len) = (usize::from(fmt_u16(2)), u64::from(fmt_u16(12)));
-    check_encoding(path, &layout.fmt)?;
-    check_rate(path, "WAV", rate_hz)?;
-    if channels == 0 || block_len == 0 {
-        let reason = format!("{channels} channels in {block_len} bytes a frame");
-        return Err(AudioError::Malformed { path: path.into(), format: "WAV", reason });
-    }
-    picker.check(channels)?;
-
-    let num_frames = layout.data_len / block_len;
-    let (first, end) = segment.frames(rate_hz);
-    let (first, end) = (first.min(num_frames), end.min(num_frames));
-    let data_len = (end - first) * block_len;
-    file.seek(SeekFrom::Start(layout.data_start + first * block_len)).map_err(read_error)?;
-    let source =
-        header(&layout.fmt, data_len).chain(BufReader::with_capacity(1 << 16, file).take(data_len));
-    let reader = WavReader::new(source).map_err(|error| from_hound(path, error))?;
-
-    let spec = reader.spec();
-    let mut frame = Vec::with_capacity(channels);
-    // At most what the file really holds, whatever the header says.
-    let mut samples = Vec::with_capacity((end - first) as usize);
-    let mut push = |x: f32| {
-        frame.push(x);
-        if frame.len() == channels {
-            samples.push(picker.pick(&frame));
-            frame.clear();
-        }
-    };
-    match spec.sample_format {
-        SampleFormat::Float => {
-            for x in reader.into_samples::<f32>() {
-                push(x.map_err(|error| from_hound(path, error))?);
-            }
-        }
-        SampleFormat::Int => {
-            let scale = 1.0 / (1_u64 << (spec.bits_per_sample.clamp(1, 32) - 1)) as f32;
-            for x in reader.into_samples::<i32>() {
-                push(x.map_err(|error| from_hound(path, error))? as f32 * scale);
-            }
+impl Header {
+    fn name(self) -> &'static str {
+        match self {
+            Header::Riff => "WAV",
+            Header::Rifx => "WAV (RIFX)",
+            Header::Rf64 => "WAV (RF64)",
+            Header::Wave64 => "Wave64",
         }
     }
-    Ok(Decoded { samples, rate_hz, num_frames })
+
+    fn chunks(self) -> Chunks {
+        match self {
+            Header::Riff | Header::Rf64 => Chunks::new(Flavour::Little, self.name(), 12),
+            Header::Rifx => Chunks::new(Flavour::Big, self.name(), 12),
+            Header::Wave64 => Chunks::new(Flavour::Wave64, self.name(), 40),
+        }
+    }
 }
 
-/// Finds `fmt ` and `data`; chunks may come in any order before `data` and are padded to even length.
-fn walk_chunks(file: &mut File, path: &Path, start: u64) -> Result<Layout, AudioError> {
-    let malformed =
-        |reason: String| AudioError::Malformed { path: path.into(), format: "WAV", reason };
-    let read_error = |source: io::Error| {
-        if source.kind() == io::ErrorKind::UnexpectedEof {
-            malformed("it ends within its header: no audio data follows".into())
-        } else {
-            AudioError::Read { path: path.into(), source }
-        }
-    };
-    let file_len = file.metadata().map_err(read_error)?.len();
-    let mut at = start + 12;
+pub(super) fn layout(source: &mut Source, header: Header) -> Result<Layout, AudioError> {
+    let name = header.name();
+    let mut chunks = header.chunks();
     let mut fmt = None;
+    let (mut fact_frames, mut long_data_len) = (None, None);
     loop {
-        file.seek(SeekFrom::Start(at)).map_err(read_error)?;
-        let mut head = [0; 8];
-        file.read_exact(&mut head).map_err(read_error)?;
-        let id = [head[0], head[1], head[2], head[3]];
-        let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        at += 8;
-        match &id {
-            b"fmt " if (16..=MAX_FMT_LEN).contains(&len) => {
-                let mut bytes = vec![0; len as usize];
-                file.read_exact(&mut bytes).map_err(read_error)?;
-                fmt = Some(bytes);
-            }
-            b"fmt " => return Err(malformed(format!("its format chunk has {len} bytes"))),
-            b"data" => {
-                let fmt = fmt.ok_or_else(|| malformed("no format chunk before the data".into()))?;
-                let available = file_len - at;
-                let streamed =
-                    len >= STREAMED_SIZE || (len == 0 && samples_follow(file, available));
-                if u64::from(len) > available && !streamed {
-                    return Err(AudioError::Truncated {
-                        path: path.into(),
-                        promised: format!("{len} bytes of audio"),
-                        found: format!("{available}"),
-                    });
+        let Some(chunk) = chunks.next(source)? else {
+            let reason = "it ends within its header: no audio data follows";
+            return Err(source.malformed(name, reason));
+        };
+        match &chunk.id {
+            b"fmt " => {
+                if !(16..=MAX_FMT_LEN).contains(&chunk.len) {
+                    let reason = format!("its format chunk has {} bytes", chunk.len);
+                    return Err(source.malformed(name, reason));
                 }
-                let data_len = if streamed { available } else { u64::from(len) };
-                return Ok(Layout { fmt, data_start: at, data_len });
+                let bytes = source.bytes_at(chunk.start, chunk.len as usize)?;
+                if (bytes.len() as u64) < chunk.len {
+                    let reason = "it ends within its header: no audio data follows";
+                    return Err(source.malformed(name, reason));
+                }
+                fmt = Some(Fmt { bytes, big_endian: header == Header::Rifx });
+            }
+            b"fact" if header == Header::Wave64 => fact_frames = number(source, chunk.start, 8)?,
+            b"fact" if header != Header::Rifx => fact_frames = number(source, chunk.start, 4)?,
+            b"ds64" if header == Header::Rf64 => {
+                long_data_len = number(source, chunk.start + 8, 8)?;
+            }
+            b"data" => {
+                let fmt =
+                    fmt.ok_or_else(|| source.malformed(name, "no format chunk before the data"))?;
+                let data_len = data_len(source, header, chunk, long_data_len)?;
+                let mut layout = fmt.layout(source, name, chunk.start)?;
+                layout.data_len = data_len;
+                if !matches!(layout.encoding, Encoding::Plain(_)) && data_len.is_some() {
+                    layout.num_frames = fact_frames.filter(|frames| *frames > 0);
+                }
+                return Ok(layout);
             }
             _ => {}
         }
-        at += u64::from(len) + u64::from(len & 1);
     }
+}
+
+/// A little-endian number, `None` past the end.
+fn number(source: &mut Source, at: u64, len: usize) -> Result<Option<u64>, AudioError> {
+    let bytes = source.bytes_at(at, len)?;
+    let value = bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+    Ok((bytes.len() == len).then_some(value))
+}
+
+/// Bytes of audio that the header promises; `None` when it was written by a pipe.
+fn data_len(
+    source: &mut Source,
+    header: Header,
+    data: Chunk,
+    long_data_len: Option<u64>,
+) -> Result<Option<u64>, AudioError> {
+    let claimed = match long_data_len {
+        // RF64 moves sizes that need 64 bits to its own chunk.
+        Some(long) if data.len == u64::from(u32::MAX) => long,
+        _ => data.len,
+    };
+    let streamed = match header {
+        Header::Wave64 => false,
+        _ => claimed == data.len && claimed >= STREAMED_SIZE,
+    };
+    if streamed || claimed == u64::MAX || (claimed == 0 && samples_follow(source, data.start)?) {
+        return Ok(None);
+    }
+    Ok(Some(claimed))
 }
 
 /// Whether bytes after an empty data chunk are audio (a pipe's file) and not just the next chunk.
-fn samples_follow(file: &mut File, available: u64) -> bool {
-    let mut id = [0; 4];
-    available > 8
-        && file.read_exact(&mut id).is_ok()
-        && !id.iter().all(|byte| (0x20..0x7f).contains(byte))
+fn samples_follow(source: &mut Source, at: u64) -> Result<bool, AudioError> {
+    let head = source.bytes_at(at, 9)?;
+    Ok(head.len() > 8 && !head[..4].iter().all(|byte| (0x20..0x7f).contains(byte)))
 }
 
-/// Names the encodings that hound does not decode.
-fn check_encoding(path: &Path, fmt: &[u8]) -> Result<(), AudioError> {
-    let u16_at = |at: usize| u16::from_le_bytes([fmt[at], fmt[at + 1]]);
-    let (mut tag, bits) = (u16_at(0), u16_at(14));
-    if tag == 0xfffe && fmt.len() >= 26 {
-        tag = u16_at(24);
+/// The format chunk, at least 16 bytes.
+struct Fmt {
+    bytes: Vec<u8>,
+    big_endian: bool,
+}
+
+impl Fmt {
+    fn u16_at(&self, at: usize) -> Option<u16> {
+        let bytes = [*self.bytes.get(at)?, *self.bytes.get(at + 1)?];
+        Some(if self.big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
     }
-    let name = match (tag, bits) {
-        (1, 8 | 16 | 24 | 32) | (3, 32) => return Ok(()),
-        (1, _) => format!("{bits}-bit PCM"),
-        (3, _) => format!("{bits}-bit float"),
-        (2, _) => "Microsoft ADPCM".into(),
-        (6, _) => "A-law".into(),
-        (7, _) => "mu-law".into(),
-        (0x11, _) => "IMA ADPCM".into(),
-        (0x31, _) => "GSM 6.10".into(),
-        (0x55, _) => "MP3".into(),
-        _ => format!("format tag {tag:#06x}"),
-    };
-    Err(AudioError::Unsupported { path: path.into(), format: format!("WAV with {name} audio") })
-}
 
-/// A header of exactly one format and one data chunk.
-fn header(fmt: &[u8], data_len: u64) -> Cursor<Vec<u8>> {
-    let data_len = u32::try_from(data_len).unwrap_or(u32::MAX);
-    let mut bytes = b"RIFF\0\0\0\0WAVEfmt ".to_vec();
-    bytes.extend((fmt.len() as u32).to_le_bytes());
-    bytes.extend(fmt);
-    bytes.extend(b"data");
-    bytes.extend(data_len.to_le_bytes());
-    Cursor::new(bytes)
-}
+    fn number(&self, at: usize) -> usize {
+        usize::from(self.u16_at(at).expect("a format chunk has 16 bytes at least"))
+    }
 
-fn from_hound(path: &Path, error: hound::Error) -> AudioError {
-    match error {
-        hound::Error::IoError(source) => AudioError::Read { path: path.into(), source },
-        other => {
-            AudioError::Malformed { path: path.into(), format: "WAV", reason: other.to_string() }
+    fn layout(
+        &self,
+        source: &Source,
+        format: &'static str,
+        data_start: u64,
+    ) -> Result<Layout, AudioError> {
+        let rate = [self.bytes[4], self.bytes[5], self.bytes[6], self.bytes[7]];
+        let rate_hz =
+            if self.big_endian { u32::from_be_bytes(rate) } else { u32::from_le_bytes(rate) };
+        let (channels, block_len) = (self.number(2), self.number(12));
+        let encoding = self.encoding(source, format, channels, block_len)?;
+        Ok(Layout {
+            format,
+            encoding,
+            channels,
+            rate_hz,
+            data_start,
+            data_len: None,
+            num_frames: None,
+        })
+    }
+
+    fn encoding(
+        &self,
+        source: &Source,
+        format: &'static str,
+        channels: usize,
+        block_len: usize,
+    ) -> Result<Encoding, AudioError> {
+        let bits = self.number(14);
+        let mut tag = self.number(0);
+        if tag == 0xfffe {
+            // WAVE_FORMAT_EXTENSIBLE has the tag at the head of a GUID.
+            tag = self.u16_at(24).map_or(tag, usize::from);
         }
+        let kind = match tag {
+            1 if bits <= 8 => Some(Kind::Unsigned),
+            1 => Some(Kind::Signed),
+            3 => Some(Kind::Float),
+            6 => Some(Kind::ALaw),
+            7 => Some(Kind::MuLaw),
+            _ => None,
+        };
+        let known = kind.is_some() || matches!(tag, 2 | 0x11 | 0x31);
+        if known && (channels == 0 || block_len == 0) {
+            let reason = format!("{channels} channels in {block_len} bytes a frame");
+            return Err(source.malformed(format, reason));
+        }
+        let encoding = if let Some(kind) = kind {
+            // Fewer bits than the bytes have room for lie at the top of them.
+            let num_bytes = block_len / channels;
+            let fits = block_len.is_multiple_of(channels) && (1..=8 * num_bytes).contains(&bits);
+            let whole = matches!(kind, Kind::Signed | Kind::Unsigned) || bits == 8 * num_bytes;
+            (fits && whole)
+                .then(|| SampleFormat::new(kind, num_bytes, self.big_endian))
+                .flatten()
+                .map(Encoding::Plain)
+        } else {
+            match tag {
+                2 if bits == 4 && !self.big_endian => {
+                    MsAdpcm::new(channels, block_len, self.predictors()).map(Encoding::MsAdpcm)
+                }
+                0x11 if bits == 4 && !self.big_endian => {
+                    ImaAdpcm::new(channels, block_len).map(Encoding::ImaAdpcm)
+                }
+                0x31 if channels == 1 && block_len == 65 => Some(Encoding::Gsm),
+                _ => None,
+            }
+        };
+        encoding.ok_or_else(|| {
+            let name = match tag {
+                1 => format!("{bits}-bit PCM"),
+                2 => format!("{bits}-bit Microsoft ADPCM"),
+                3 => format!("{bits}-bit float"),
+                6 => format!("{bits}-bit A-law"),
+                7 => format!("{bits}-bit mu-law"),
+                0x11 => format!("{bits}-bit IMA ADPCM"),
+                0x31 => "GSM 6.10".into(),
+                0x50 => "MPEG".into(),
+                0x55 => "MP3".into(),
+                0x161 => "Windows Media".into(),
+                _ => format!("format tag {tag:#06x}"),
+            };
+            source.unsupported(format!(
+                "{format} with {name} audio ({channels} channels in blocks of {block_len} bytes)"
+            ))
+        })
+    }
+
+    /// The predictors that a Microsoft ADPCM header lists, or the standard ones.
+    fn predictors(&self) -> Vec<(i32, i32)> {
+        let num = self.u16_at(20).unwrap_or(0).min(256);
+        let weight = |at| self.u16_at(at).map(|word| i32::from(word as i16));
+        let listed: Vec<_> = (0..usize::from(num))
+            .map_while(|i| weight(22 + 4 * i).zip(weight(24 + 4 * i)))
+            .collect();
+        if listed.is_empty() { MsAdpcm::STANDARD.to_vec() } else { listed }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::forge::riff;
     use super::super::tests::{MONO_16K, Scratch, tone};
     use super::super::{Channel, ReadOptions, read};
     use super::*;
@@ -193,17 +251,6 @@ mod tests {
         out.extend((16_000 * u32::from(block)).to_le_bytes());
         out.extend(block.to_le_bytes());
         out.extend(bits.to_le_bytes());
-        out
-    }
-
-    fn riff(chunks: &[(&[u8; 4], u32, &[u8])]) -> Vec<u8> {
-        let mut out = b"RIFF\0\0\0\0WAVE".to_vec();
-        for (id, len, bytes) in chunks {
-            out.extend(*id);
-            out.extend(len.to_le_bytes());
-            out.extend(*bytes);
-            out.extend(vec![0; bytes.len() % 2]);
-        }
         out
     }
 
@@ -250,7 +297,11 @@ mod tests {
         }
         let path =
             scratch.write("b.wav", &riff(&[(b"fmt ", 16, &fmt(1, 1, 16)), (b"data", 0, b"")]));
-        assert!(matches!(read(&path, None, None, &MONO_16K), Err(AudioError::NoSamples { .. })));
+        assert!(read(&path, None, None, &MONO_16K).unwrap().samples.is_empty());
+        assert!(matches!(
+            read(&path, Some(0.0), Some(1.0), &MONO_16K),
+            Err(AudioError::Segment { .. })
+        ));
     }
 
     #[test]
@@ -274,10 +325,10 @@ mod tests {
     fn other_encodings_are_named() {
         let scratch = Scratch::new("encodings");
         for (tag, bits, name) in [
-            (7, 8, "mu-law"),
-            (6, 8, "A-law"),
-            (3, 64, "64-bit float"),
+            (3, 16, "16-bit float"),
             (1, 12, "12-bit"),
+            (2, 8, "Microsoft ADPCM"),
+            (0x55, 16, "MP3"),
             (0x1234, 16, "0x1234"),
         ] {
             let wav = riff(&[(b"fmt ", 16, &fmt(tag, 1, bits)), (b"data", 8, &[0; 8])]);

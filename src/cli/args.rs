@@ -15,16 +15,28 @@ const TRAIN_EXAMPLES: &str = "Examples:
   asr-train configs/digits.toml --out runs/mine \\
       --set data.train=my/train.jsonl --set data.dev=my/dev.jsonl
   asr-train check configs/digits.toml
+  asr-train import data/train train.jsonl
   asr-train doctor
 
 A manifest is a file of JSON lines, one recording each:
   {\"audio_filepath\": \"a.flac\", \"duration\": 2.1, \"text\": \"three seven oh\"}
+or anything that `asr-train import` reads.
 ";
 
 const EVAL_EXAMPLES: &str = "Examples:
   asr-eval runs/digits
   asr-eval runs/digits --manifest my/test.jsonl --max-wer 5
 ";
+
+const IMPORT_KINDS: &str = "SRC is one of
+  JSON lines (NeMo), and NeMo's tarred data sets (a manifest beside its audio_N.tar)
+  a Kaldi data directory: wav.scp without commands, text, and segments, utt2spk, utt2dur if there
+  Lhotse cuts, .jsonl or .jsonl.gz: each a MonoCut of a file, with one supervision
+  a table: Common Voice's TSV beside clips/, a CSV or TSV with a header, LJSpeech's metadata.csv
+  a tree like LibriSpeech's: SPEAKER/CHAPTER/*.trans.txt beside its recordings
+  a .tar, or a directory of them, with KEY.wav (or another recording) beside KEY.txt or KEY.json
+
+Exit codes: 0 written; 2 command line, or DEST cannot be written; 3 SRC is broken.";
 
 /// Train a speech recogniser from recordings and transcripts.
 ///
@@ -48,6 +60,12 @@ pub(super) struct TrainArgs {
 pub(super) enum TrainCommand {
     /// Validate a config and its data, and say what is wrong with them; train nothing.
     Check(CheckArgs),
+    /// Convert a data set of another tool to a manifest of JSON lines.
+    ///
+    /// Training reads all of these directly, too. Paths in DEST are relative to it where that leads to the
+    /// recordings; texts, times, speakers and ids are kept exactly. Prints what is there and what was left
+    /// out, and why.
+    Import(ImportArgs),
     /// List the devices of this build and this machine, and test CTC on each.
     Doctor,
 }
@@ -96,6 +114,17 @@ pub(super) struct CheckArgs {
     /// Show nothing but errors and the result.
     #[arg(long)]
     pub quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_KINDS, after_long_help = IMPORT_KINDS)]
+pub(super) struct ImportArgs {
+    /// What to read; its kind is told by its content.
+    #[arg(value_name = "SRC")]
+    pub source: PathBuf,
+    /// The manifest to write, whole or not at all.
+    #[arg(value_name = "DEST.jsonl")]
+    pub destination: PathBuf,
 }
 
 /// Measure a trained recogniser, and fail a CI job if it is not good enough.

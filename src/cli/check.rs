@@ -31,7 +31,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let train = look(&config.data.train, &config.data, &config, Depth::Measured, &screen)?;
     let dev = look(&config.data.dev, &measured, &config, Depth::Measured, &screen)?;
     let test = look(&config.data.test, &measured, &config, Depth::Measured, &screen)?;
-    let texts = train.survey.kept.iter().map(|kept| kept.text.as_str());
+    let texts = train.survey.kept.iter().map(|kept| kept.text());
     // Without a character there is no vocabulary; assembling says so.
     let tokens = Tokens::from_transcripts(texts).ok();
     let fastest = config.data.speeds.iter().copied().fold(1.0, f64::max);

@@ -7,6 +7,7 @@ mod check;
 mod doctor;
 mod eval;
 mod failure;
+mod import;
 mod train;
 
 use std::ffi::OsString;
@@ -46,6 +47,7 @@ pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match args.command {
         Some(TrainCommand::Doctor) => doctor::run(),
         Some(TrainCommand::Check(check)) => check::run(&check),
+        Some(TrainCommand::Import(args)) => import::run(&args),
         None => train::run(&args.run),
     };
     finish("asr-train", result)

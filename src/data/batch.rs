@@ -123,7 +123,7 @@ pub(super) fn make(
                         .copy_within(place * row_len..(place + 1) * row_len, to * row_len);
                 }
                 batch.frame_lens.push(frame_len);
-                batch.labels.push(dataset.items()[utterance].labels.clone());
+                batch.labels.push(dataset.labels(utterance));
                 batch.utterances.push(utterance);
                 num_samples += samples;
             }

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::Serialize;
 
 use super::Surveyed;
+use crate::corpus::AudioSource;
 
 /// A line of the manifest.
 #[derive(Serialize)]
@@ -15,6 +16,8 @@ struct Line<'a> {
     duration: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<u16>,
     text: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     speaker: Option<&'a str>,
@@ -36,24 +39,33 @@ pub fn write_manifest<'a>(
     let mut ids = std::collections::HashSet::new();
     for surveyed in usable {
         let utterance = &surveyed.utterance;
-        let path = relative(&std::path::absolute(&utterance.audio_path)?, folder);
+        let AudioSource::File(audio) = utterance.audio() else {
+            let text = format!(
+                "{}: utterance {:?} lies in a tar file, which has no line of JSON; unpack it first",
+                utterance.place(),
+                utterance.id()
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        };
+        let path = relative(&std::path::absolute(audio)?, folder);
         let audio_filepath = path.to_str().ok_or_else(|| {
             let text = format!("{}: a path that is no Unicode has no form in JSON", path.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
         })?;
-        let mut id = utterance.id.clone();
+        let mut id = utterance.id().to_owned();
         for number in 2.. {
             if ids.insert(id.clone()) {
                 break;
             }
-            id = format!("{}-{number}", utterance.id);
+            id = format!("{}-{number}", utterance.id());
         }
         let line = Line {
             audio_filepath: audio_filepath.to_owned(),
             duration: (surveyed.duration_s * 1e6).round() / 1e6,
-            offset: utterance.offset_s,
-            text: &utterance.text,
-            speaker: utterance.speaker.as_deref(),
+            offset: utterance.offset_s(),
+            channel: utterance.channel(),
+            text: utterance.text(),
+            speaker: utterance.speaker(),
             id: &id,
         };
         serde_json::to_writer(&mut *out, &line)?;
@@ -77,19 +89,22 @@ fn relative(path: &Path, folder: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use crate::audio::tests::Scratch;
-    use crate::data::survey::tests::corpus;
+    use crate::data::survey::tests::{corpus, corpus_with};
     use crate::data::{DataConfig, manifest, survey};
 
     #[test]
     fn what_is_written_reads_back_as_the_same_utterances() {
         let scratch = Scratch::new("fix");
-        let mut data = corpus(&scratch, &[(16_000, "ab \"c\""), (9_000, "ba"), (16_000, "\u{e4}")]);
-        data[0].speaker = Some("ann".into());
-        data[2].offset_s = Some(0.25);
-        data[2].duration_s = Some(0.5);
-        data[1].duration_s = None;
-        data[1].id = "u0".into();
-        let found = survey(data.clone(), &DataConfig::default(), 16_000, &|| {}).unwrap();
+        let parts = [(16_000, "ab \"c\""), (9_000, "ba"), (16_000, "\u{e4}")];
+        let data = corpus_with(&scratch, &parts, |index, line| match index {
+            0 => line["speaker"] = "ann".into(),
+            1 => line["duration"] = serde_json::Value::Null,
+            _ => (line["offset"], line["duration"]) = (0.25.into(), 0.5.into()),
+        });
+        // Another manifest's, whose ids may be the same.
+        let again = corpus(&scratch, &parts[..1]);
+        let all = [data, again].concat();
+        let found = survey(all, &DataConfig::default(), 16_000, &|| {}).unwrap();
         std::fs::create_dir(scratch.0.join("fixed")).unwrap();
         let path = scratch.0.join("fixed/train.jsonl");
         let mut bytes = Vec::new();
@@ -99,11 +114,11 @@ mod tests {
         std::fs::write(&path, bytes).unwrap();
         let read = manifest::read(&path).unwrap();
         let again = survey(read, &DataConfig::default(), 16_000, &|| {}).unwrap();
-        let ids: Vec<&str> = again.kept.iter().map(|kept| kept.utterance.id.as_str()).collect();
-        assert_eq!(ids, ["u0", "u0-2", "u2"]);
+        let ids: Vec<&str> = again.kept.iter().map(|kept| kept.utterance.id()).collect();
+        assert_eq!(ids, ["u0", "u1", "u2", "u0-2"]);
         for (a, b) in found.kept.iter().zip(&again.kept) {
-            assert_eq!((&a.text, a.num_samples), (&b.text, b.num_samples));
-            assert_eq!(a.utterance.speaker, b.utterance.speaker);
+            assert_eq!((a.text(), a.num_samples), (b.text(), b.num_samples));
+            assert_eq!(a.utterance.speaker(), b.utterance.speaker());
             assert_eq!(a.samples, b.samples);
         }
     }

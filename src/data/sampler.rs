@@ -95,7 +95,7 @@ impl Sampler {
             speeds,
             seed,
             padding,
-            |index| dataset.items()[index].utterance.id.clone(),
+            |index| dataset.items()[index].utterance.id().to_owned(),
         )
     }
 

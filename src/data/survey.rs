@@ -18,13 +18,16 @@ use crate::audio;
 const DURATION_TOLERANCE_S: f64 = 0.1;
 const DURATION_TOLERANCE: f64 = 0.01;
 
+/// Utterances whose outcomes are collected together.
+const AT_ONCE: usize = 1 << 16;
+
 /// An utterance whose audio was decoded and measured.
 #[derive(Clone, Debug)]
 pub struct Surveyed {
     /// The line of the manifest.
     pub utterance: Utterance,
-    /// The transcript after `data.normalizer`.
-    pub text: String,
+    /// The transcript after `data.normalizer`, where that changed it.
+    other_text: Option<Box<str>>,
     /// Samples at the features' rate.
     pub num_samples: usize,
     /// Length of the audio.
@@ -32,7 +35,19 @@ pub struct Surveyed {
     /// The samples, while the cache has room.
     pub samples: Option<Arc<[f32]>>,
     /// What else was measured, if it was asked for.
-    pub measured: Option<Measured>,
+    pub measured: Option<Box<Measured>>,
+}
+
+impl Surveyed {
+    /// The transcript after `data.normalizer`.
+    pub fn text(&self) -> &str {
+        self.other_text.as_deref().unwrap_or_else(|| self.utterance.text())
+    }
+
+    /// What a [`super::Dataset`] keeps of it.
+    pub(super) fn into_parts(self) -> (Utterance, Option<Box<str>>, Option<Arc<[f32]>>) {
+        (self.utterance, self.other_text, self.samples)
+    }
 }
 
 /// Why an utterance is not used.
@@ -107,7 +122,7 @@ pub fn by_reason(dropped: &[Dropped]) -> BTreeMap<DropReason, (usize, f64)> {
 enum Outcome {
     Kept(Surveyed, bool),
     Dropped(Dropped),
-    Broken(Problem),
+    Broken(Box<Problem>),
 }
 
 /// What is looked for.
@@ -177,27 +192,29 @@ pub fn inspect(
     config.validate()?;
     let mut found = Findings {
         total: utterances.len(),
-        declared_s: utterances.iter().filter_map(|utterance| utterance.duration_s).sum(),
+        declared_s: utterances.iter().filter_map(Utterance::duration_s).sum(),
         ..Findings::default()
     };
     let cache_mb = if depth == Depth::Training { config.cache_audio_mb } else { 0 };
     let cache_left = AtomicUsize::new((cache_mb << 20) / size_of::<f32>());
-    let outcomes: Vec<Outcome> = utterances
-        .into_par_iter()
-        .map(|utterance| {
-            let outcome = look(utterance, config, sample_rate_hz, depth, &cache_left);
-            progress();
-            outcome
-        })
-        .collect();
-    for outcome in outcomes {
-        match outcome {
-            Outcome::Kept(surveyed, mismatch) => {
-                found.survey.duration_mismatches += usize::from(mismatch);
-                found.survey.kept.push(surveyed);
+    let look = |utterance: &Utterance| {
+        let outcome = look(utterance.clone(), config, sample_rate_hz, depth, &cache_left);
+        progress();
+        outcome
+    };
+    found.survey.kept.reserve_exact(utterances.len());
+    // Some at a time: what was found of millions is not held twice.
+    for part in utterances.chunks(AT_ONCE) {
+        let outcomes: Vec<Outcome> = part.par_iter().map(look).collect();
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Kept(surveyed, mismatch) => {
+                    found.survey.duration_mismatches += usize::from(mismatch);
+                    found.survey.kept.push(surveyed);
+                }
+                Outcome::Dropped(dropped) => found.survey.dropped.push(dropped),
+                Outcome::Broken(problem) => found.problems.push(*problem),
             }
-            Outcome::Dropped(dropped) => found.survey.dropped.push(dropped),
-            Outcome::Broken(problem) => found.problems.push(problem),
         }
     }
     Ok(found)
@@ -219,15 +236,15 @@ fn look(
     depth: Depth,
     cache_left: &AtomicUsize,
 ) -> Outcome {
-    let text = config.normalizer.normalize(&utterance.text);
+    let text = config.normalizer.normalize(utterance.text());
     let broken = |utterance: &Utterance, fault: Fault, reason: String| {
-        Outcome::Broken(Problem {
-            manifest: utterance.manifest.to_path_buf(),
-            line: utterance.line,
-            id: utterance.id.clone(),
+        Outcome::Broken(Box::new(Problem {
+            manifest: utterance.manifest().to_path_buf(),
+            line: utterance.line(),
+            id: utterance.id().to_owned(),
             fault,
             reason,
-        })
+        }))
     };
     if text.trim().is_empty() && config.empty_text == EmptyText::Error {
         let reason = "its transcript is empty; set data.empty_text to \"keep\" or \"drop\", or write what is said";
@@ -238,11 +255,11 @@ fn look(
         Err(error) => return broken(&utterance, Fault::of(&error), error.to_string()),
     };
     let duration_s = waveform.duration_s();
-    let claimed = utterance.duration_s.filter(|claimed| {
+    let claimed = utterance.duration_s().filter(|claimed| {
         (claimed - duration_s).abs() > DURATION_TOLERANCE_S.max(DURATION_TOLERANCE * duration_s)
     });
     if let (Some(claimed), DurationMismatch::Error) = (claimed, config.duration_mismatch) {
-        let path = utterance.audio_path.display();
+        let path = utterance.audio();
         return broken(
             &utterance,
             Fault::Duration,
@@ -266,26 +283,27 @@ fn look(
     let num_samples = waveform.samples.len();
     let take = |left: usize| left.checked_sub(num_samples);
     let cached = cache_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-    let measured = (depth == Depth::Measured).then(|| Measured::of(&waveform));
+    let measured = (depth == Depth::Measured).then(|| Box::new(Measured::of(&waveform)));
+    let other_text = (text != utterance.text()).then(|| text.into_boxed_str());
     let samples = cached.then(|| waveform.samples.into());
-    let surveyed = Surveyed { utterance, text, num_samples, duration_s, samples, measured };
+    let surveyed = Surveyed { utterance, other_text, num_samples, duration_s, samples, measured };
     Outcome::Kept(surveyed, claimed.is_some())
 }
 
 /// The audio of an utterance. A duration without an offset is a claim about the whole recording; with
-/// one it bounds the segment.
+/// one it bounds the segment. A manifest that names a channel knows better than `data.channel`.
 pub(super) fn read(
     utterance: &Utterance,
     config: &DataConfig,
     rate_hz: u32,
 ) -> Result<audio::Waveform, audio::AudioError> {
-    let duration_s = utterance.offset_s.and(utterance.duration_s);
-    audio::read(
-        &utterance.audio_path,
-        utterance.offset_s,
-        duration_s,
-        &config.read_options(rate_hz),
-    )
+    let offset_s = utterance.offset_s();
+    let duration_s = offset_s.and(utterance.duration_s());
+    let mut options = config.read_options(rate_hz);
+    if let Some(channel) = utterance.channel() {
+        options.channel = audio::Channel::Index(channel.into());
+    }
+    utterance.audio().read(offset_s, duration_s, &options)
 }
 
 #[cfg(test)]
@@ -296,6 +314,15 @@ pub(super) mod tests {
 
     /// Recordings of these lengths (in samples) and transcripts, and their manifest.
     pub(crate) fn corpus(scratch: &Scratch, parts: &[(usize, &str)]) -> Vec<Utterance> {
+        corpus_with(scratch, parts, |_, _| {})
+    }
+
+    /// The same with the lines of the manifest changed.
+    pub(crate) fn corpus_with(
+        scratch: &Scratch,
+        parts: &[(usize, &str)],
+        change: impl Fn(usize, &mut serde_json::Value),
+    ) -> Vec<Utterance> {
         let mut text = String::new();
         for (i, (len, transcript)) in parts.iter().enumerate() {
             let noise = (0..*len).map(|n| ((n * 7_919 + i * 104_729) % 1_000) as f32 / 4_000.0);
@@ -305,7 +332,8 @@ pub(super) mod tests {
                 .map(|(a, b)| a * 0.5 + b)
                 .collect();
             scratch.wav(&format!("u{i}.wav"), 16_000, &[&samples]);
-            let line = serde_json::json!({"audio_filepath": format!("u{i}.wav"), "text": transcript, "duration": *len as f64 / 16_000.0});
+            let mut line = serde_json::json!({"audio_filepath": format!("u{i}.wav"), "text": transcript, "duration": *len as f64 / 16_000.0});
+            change(i, &mut line);
             text += &format!("{line}\n");
         }
         manifest::read(&scratch.write("m.jsonl", text.as_bytes())).unwrap()
@@ -345,12 +373,15 @@ pub(super) mod tests {
     #[test]
     fn every_broken_utterance_is_listed_with_its_place() {
         let scratch = Scratch::new("survey-broken");
-        let mut utterances = corpus(&scratch, &[(8_000, "a"); 15]);
+        corpus(&scratch, &[(8_000, "a"); 15]);
         for i in 1..14 {
             scratch.write(&format!("u{i}.wav"), b"");
         }
         std::fs::remove_file(scratch.0.join("u14.wav")).unwrap();
-        utterances[0].duration_s = Some(0.7);
+        let path = scratch.0.join("m.jsonl");
+        let text = std::fs::read_to_string(&path).unwrap().replacen("0.5", "0.7", 1);
+        std::fs::write(&path, text).unwrap();
+        let utterances = manifest::read(&path).unwrap();
         let error = run(utterances.clone(), &DataConfig::default()).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("15 of 15 utterances"), "{text}");

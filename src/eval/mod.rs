@@ -101,8 +101,8 @@ impl Recogniser {
             .iter()
             .zip(&found.hypotheses)
             .map(|(item, hypothesis)| ScoredUtterance {
-                id: item.utterance.id.clone(),
-                reference: item.text.clone(),
+                id: item.utterance.id().to_owned(),
+                reference: item.text().to_owned(),
                 hypothesis: normalizer.normalize(hypothesis),
                 duration_s: item.duration_s,
             })

@@ -158,7 +158,7 @@ impl NonFinite {
             .suspects
             .iter()
             .take(SHOWN)
-            .map(|index| dataset.items()[*index].utterance.id.as_str())
+            .map(|index| dataset.items()[*index].utterance.id())
             .collect();
         if outcome.suspects.len() > SHOWN {
             ids.push("...");

@@ -62,7 +62,7 @@ pub struct Example {
 impl Example {
     fn of(surveyed: &Surveyed, detail: impl Into<String>) -> Example {
         let utterance = &surveyed.utterance;
-        Example { place: utterance.place(), id: utterance.id.clone(), detail: detail.into() }
+        Example { place: utterance.place(), id: utterance.id().to_owned(), detail: detail.into() }
     }
 }
 
@@ -143,7 +143,7 @@ impl DataReport {
 pub(super) mod tests {
     use super::*;
     use crate::audio::tests::Scratch;
-    use crate::data::survey::tests::corpus;
+    use crate::data::survey::tests::{corpus, corpus_with};
     use crate::data::{DataConfig, Depth, Utterance, inspect};
 
     /// Three frames a label, and an eighth of the frames leave the model.
@@ -157,7 +157,7 @@ pub(super) mod tests {
     }
 
     fn report(train: &Findings, test: &Findings) -> DataReport {
-        let texts = train.survey.kept.iter().map(|kept| kept.text.as_str());
+        let texts = train.survey.kept.iter().map(|kept| kept.text());
         let tokens = Tokens::from_transcripts(texts).unwrap();
         let features = LogMelConfig::default();
         let split = |name, findings, fastest| Split { name, findings, fastest };
@@ -175,16 +175,18 @@ pub(super) mod tests {
     #[test]
     fn each_fault_is_one_finding_with_its_count_and_places() {
         let scratch = Scratch::new("report-faults");
-        let mut train = corpus(&scratch, &[(16_000, "ab"); 12]);
+        let train = corpus_with(&scratch, &[(16_000, "ab"); 12], |index, line| match index {
+            7 => line["text"] = "ab".repeat(12).into(),
+            8 => line["text"] = " ".into(),
+            9 => line["duration"] = 9.0.into(),
+            _ => {}
+        });
         for i in 0..5 {
             scratch.write(&format!("u{i}.wav"), b"");
         }
         let loud = vec![0.999; 16_000];
         scratch.wav("u5.wav", 16_000, &[&loud]);
         scratch.wav("u6.wav", 16_000, &[&[0.0; 16_000]]);
-        train[7].text = "abababababababababababab".into();
-        train[8].text = " ".into();
-        train[9].duration_s = Some(9.0);
         let test = corpus(&Scratch::new("report-test"), &[(16_000, "abz"), (16_000, "b")]);
         let report = report(
             &find(train, &DataConfig::default()),
@@ -230,16 +232,18 @@ pub(super) mod tests {
     #[test]
     fn what_the_splits_share_is_told() {
         let scratch = Scratch::new("report-overlap");
-        let mut data =
-            corpus(&scratch, &[(16_000, "ab"), (9_000, "ba"), (8_000, "ab"), (7_000, "b")]);
-        for (utterance, speaker) in data.iter_mut().zip(["ann", "bob", "ann", "cy"]) {
-            utterance.speaker = Some(speaker.into());
-        }
-        let twice = [data[0].clone(), data[1].clone(), data[0].clone()];
-        let mut otherwise = data[1].clone();
-        otherwise.text = "a".into();
-        let train = find([&twice[..], &[otherwise]].concat(), &DataConfig::default());
-        let test = find([&data[1..], &data[..0]].concat(), &DataConfig::default());
+        let parts = [(16_000, "ab"), (9_000, "ba"), (8_000, "ab"), (7_000, "b")];
+        let speakers = ["ann", "bob", "ann", "cy"];
+        let data = corpus_with(&scratch, &parts, |index, line| {
+            line["speaker"] = speakers[index].into();
+        });
+        let otherwise = corpus_with(&scratch, &parts, |index, line| {
+            line["speaker"] = speakers[index].into();
+            line["text"] = "a".into();
+        });
+        let train = [&data[..2], &data[..1], &otherwise[1..2]].concat();
+        let train = find(train, &DataConfig::default());
+        let test = find(data[1..].to_vec(), &DataConfig::default());
         let report = report(&train, &test);
         for (kind, severity, split, count) in [
             ("duplicate", Severity::Warning, "train", 1),

@@ -16,10 +16,10 @@ pub(super) fn within(split: &Split) -> Vec<Finding> {
             continue;
         };
         let place = before.utterance.place();
-        if before.text == kept.text {
+        if before.text() == kept.text() {
             duplicates.push(Example::of(kept, format!("the same audio and text as {place}")));
         } else {
-            let detail = format!("{:?}, but {:?} in {place}", kept.text, before.text);
+            let detail = format!("{:?}, but {:?} in {place}", kept.text(), before.text());
             contradictions.push(Example::of(kept, detail));
         }
     }
@@ -46,10 +46,10 @@ pub(super) fn between(earlier: &Split, later: &Split) -> Vec<Finding> {
         let place = heard.get(&fingerprint)?.utterance.place();
         Some(Example::of(kept, format!("the same audio as {place}")))
     });
-    let texts: HashSet<&str> = kept(earlier).map(|kept| kept.text.as_str()).collect();
-    let shared = kept(later)
-        .filter(|kept| !kept.text.trim().is_empty() && texts.contains(kept.text.as_str()));
-    let shared = shared.map(|kept| Example::of(kept, format!("{:?}", kept.text)));
+    let texts: HashSet<&str> = kept(earlier).map(|kept| kept.text()).collect();
+    let shared =
+        kept(later).filter(|kept| !kept.text().trim().is_empty() && texts.contains(kept.text()));
+    let shared = shared.map(|kept| Example::of(kept, format!("{:?}", kept.text())));
     let (known, spoken) = (speakers(earlier), speakers(later));
     let speakers = spoken.iter().filter_map(|(speaker, count)| {
         let detail = format!("{} utterances in {before}, {count} in {here}", known.get(speaker)?);
@@ -96,7 +96,7 @@ fn audible<'a>(split: &Split<'a>) -> impl Iterator<Item = ([u8; 16], &'a Surveye
 
 fn speakers<'a>(split: &Split<'a>) -> BTreeMap<&'a str, usize> {
     let mut counts = BTreeMap::new();
-    for speaker in kept(split).filter_map(|kept| kept.utterance.speaker.as_deref()) {
+    for speaker in kept(split).filter_map(|kept| kept.utterance.speaker()) {
         *counts.entry(speaker).or_default() += 1;
     }
     counts

@@ -105,9 +105,9 @@ fn column(split: &Split, kept: &[Surveyed], usable: usize) -> SplitReport {
         silent_s += f64::from(measured.silent_share) * kept.duration_s;
     }
     column.silent_percent = 100.0 * silent_s / column.audio_s.max(f64::MIN_POSITIVE);
-    let speakers = kept.iter().filter_map(|kept| kept.utterance.speaker.as_deref());
+    let speakers = kept.iter().filter_map(|kept| kept.utterance.speaker());
     column.speakers = speakers.collect::<BTreeSet<_>>().len();
-    column.texts = kept.iter().map(|kept| kept.text.as_str()).collect::<BTreeSet<_>>().len();
+    column.texts = kept.iter().map(|kept| kept.text()).collect::<BTreeSet<_>>().len();
     column
 }
 
@@ -131,7 +131,7 @@ fn dropped(split: &Split) -> Vec<Finding> {
     for dropped in &split.findings.survey.dropped {
         kinds.entry(dropped.reason).or_default().push(Example {
             place: dropped.utterance.place(),
-            id: dropped.utterance.id.clone(),
+            id: dropped.utterance.id().to_owned(),
             detail: format!("{:.2} s", dropped.duration_s),
         });
     }
@@ -151,7 +151,7 @@ impl Rules<'_> {
 
     /// The frames that leave the model and those that the transcript needs, if those are more.
     fn missing_frames(&self, kept: &Surveyed, fastest: f64) -> Option<(usize, usize)> {
-        let (labels, _) = self.tokens?.encode_known(&kept.text);
+        let (labels, _) = self.tokens?.encode_known(kept.text());
         let num_frames = self.features.num_frames(perturbed_len(kept.num_samples, fastest));
         let (available, needed) = (self.frames)(num_frames, &labels);
         (available < needed).then_some((available, needed))
@@ -190,7 +190,7 @@ fn unknown(split: &Split, rules: &Rules) -> Option<Finding> {
     let mut counts = UnknownCharacters::default();
     let mut all = Vec::new();
     for kept in &split.findings.survey.kept {
-        let (_, unknown) = tokens.encode_known(&kept.text);
+        let (_, unknown) = tokens.encode_known(kept.text());
         if !unknown.is_empty() {
             all.push(Example::of(kept, unknown.list()));
             counts.merge(&unknown);
@@ -211,7 +211,7 @@ fn doubtful(split: &Split) -> Vec<Finding> {
         let (runs, peak) = (measured.clipped_runs, measured.peak);
         Example::of(kept, format!("{runs} runs of samples at its peak of {peak:.3}"))
     });
-    let empty = survey.kept.iter().filter(|kept| kept.text.trim().is_empty());
+    let empty = survey.kept.iter().filter(|kept| kept.text().trim().is_empty());
     let empty = empty.map(|kept| Example::of(kept, format!("{:.2} s", kept.duration_s)));
     let silent = silent.collect();
     let clipped = clipped.collect();
