@@ -8,6 +8,7 @@
 //! Modules import one way, from the commands down to audio and text; `tests/` holds them there.
 
 pub mod audio;
+pub mod augment;
 pub mod cli;
 pub mod config;
 pub mod corpus;

@@ -10,12 +10,13 @@ use asr_kernels::{Problem, required_frames};
 use burn::tensor::Device;
 use thiserror::Error;
 
+use crate::augment::Augmenter;
 use crate::config::RunConfig;
 use crate::ctc::{BucketTargets, TargetsError, admits, look_at_targets};
 use crate::data::{
-    DataConfig, DataError, Dataset, Dropped, Padding, Sampler, Survey, manifest, survey,
+    DataConfig, DataError, Dataset, Depth, Dropped, Findings, Padding, Sampler, Survey, inspect,
+    manifest,
 };
-use crate::features::LogMelConfig;
 use crate::progress::Screen;
 use crate::tokens::{Tokens, TokensError};
 
@@ -55,6 +56,8 @@ pub struct Prepared {
     pub tokens: Tokens,
     /// The order of the training batches.
     pub sampler: Arc<Sampler>,
+    /// What is done to the training utterances.
+    pub augmenter: Arc<Augmenter>,
     /// What was found, a split each.
     pub summaries: Vec<SplitSummary>,
     /// Training utterances left out because their transcripts do not fit their frames.
@@ -73,9 +76,9 @@ impl Prepared {
         device: &Device,
         device_name: &str,
     ) -> Result<String, TargetsError> {
-        let target = |index: &usize| {
-            let item = &self.train.items()[*index];
-            (item.labels.len(), item.utterance.id())
+        let target = |index: &u32| {
+            let index = *index as usize;
+            (self.train.labels(index).len(), self.train.items()[index].utterance.id())
         };
         let buckets: Vec<BucketTargets> = self
             .sampler
@@ -87,21 +90,22 @@ impl Prepared {
             .collect();
         let text = look_at_targets(device, device_name, &buckets, &config.ctc)?;
         for (num_frames, members, batch_len) in self.sampler.buckets() {
-            let longest = members.iter().map(|index| &self.train.items()[*index]);
-            let Some(longest) = longest.max_by_key(|item| item.labels.len()) else { continue };
+            let length = |index: &usize| self.train.labels(*index).len();
+            let longest = members.iter().map(|index| *index as usize).max_by_key(length);
+            let Some(longest) = longest else { continue };
             let output_len = config.model.output_len(num_frames);
             let problem = Problem::new(
                 output_len,
                 self.tokens.num_classes(),
                 self.tokens.blank(),
                 vec![output_len; batch_len],
-                &vec![longest.labels.clone(); batch_len],
+                &vec![self.train.labels(longest); batch_len],
             )
             .expect("labels come from these tokens");
             admits(device, &problem).map_err(|refusal| TargetsError::Refused {
                 device: device_name.to_owned(),
                 num_frames,
-                id: longest.utterance.id().to_owned(),
+                id: self.train.items()[longest].utterance.id().to_owned(),
                 reason: refusal.to_string(),
             })?;
         }
@@ -125,15 +129,20 @@ pub struct SplitSummary {
 }
 
 impl SplitSummary {
-    /// `train   363 utterances, 0.17 h, longest 4.29 s`, and the remarks indented below it.
-    pub fn lines(&self) -> String {
-        let mut text = format!(
+    /// `train   363 utterances, 0.17 h, longest 4.29 s`.
+    pub fn line(&self) -> String {
+        format!(
             "{:<5} {:>6} utterances, {:.2} h, longest {:.2} s",
             self.split,
             self.utterances,
             self.audio_s / 3600.0,
             self.longest_s
-        );
+        )
+    }
+
+    /// [`SplitSummary::line`], and the remarks indented below it.
+    pub fn lines(&self) -> String {
+        let mut text = self.line();
         for remark in &self.remarks {
             text.push_str("\n      ");
             text.push_str(remark);
@@ -155,21 +164,52 @@ pub fn prepare(
     screen: &Screen,
 ) -> Result<Prepared, PrepareError> {
     // A manifest of data.test that is missing or malformed is found here, not after hours of
-    // training; its recordings are read by `check`.
+    // training; its recordings are read by `check`. So are the clips of the augmentation.
     manifest::read_all(&config.data.test).map_err(DataError::from)?;
-    let train_survey = look(&config.data.train, &config.data, &config.features, screen)?;
+    let augmenter = augmenter(config)?;
+    let train = look(&config.data.train, &config.data, config, Depth::Training, screen)?;
+    let train = train.into_survey()?;
+    let data = config.data.for_evaluation();
+    let dev = look(&config.data.dev, &data, config, Depth::Training, screen)?.into_survey()?;
+    assemble(config, saved_tokens, padding, augmenter, train, dev)
+}
+
+/// Noises and rooms at hand.
+///
+/// # Errors
+///
+/// [`DataError::Augment`].
+pub fn augmenter(config: &RunConfig) -> Result<Augmenter, DataError> {
+    let rate_hz = config.features.sample_rate_hz;
+    Ok(Augmenter::open(&config.augment, &config.spec_augment, rate_hz)?)
+}
+
+/// What [`prepare`] makes of sets that were looked at.
+///
+/// # Errors
+///
+/// As [`prepare`].
+pub fn assemble(
+    config: &RunConfig,
+    saved_tokens: Option<&str>,
+    padding: Padding,
+    augmenter: Augmenter,
+    train: Survey,
+    dev: Survey,
+) -> Result<Prepared, PrepareError> {
     let tokens = match saved_tokens {
         Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,
-        None => Tokens::from_transcripts(train_survey.kept.iter().map(|kept| kept.text.as_str()))?,
+        None => Tokens::from_transcripts(train.kept.iter().map(|kept| kept.text()))?,
     };
     let mut summaries = Vec::new();
-    let mut dropped = train_survey.dropped.clone();
-    let mismatches = train_survey.duration_mismatches;
-    let mut train = Dataset::new(train_survey, &tokens, &config.features, &config.data)?;
+    let mut dropped = train.dropped.clone();
+    let mismatches = train.duration_mismatches;
+    let mut train = Dataset::new(train, &tokens, &config.features, &config.data)?;
     train.require_known_characters()?;
     let total = train.items().len();
     let infeasible = train.drop_infeasible(&config.data.speeds, |num_frames, labels| {
-        config.model.output_len(num_frames) >= required_frames(labels)
+        let (available, needed) = frames(config, num_frames, labels);
+        available >= needed
     })?;
     let percent = 100.0 * infeasible.len() as f64 / total as f64;
     if percent > config.train.max_infeasible_percent {
@@ -184,16 +224,22 @@ pub fn prepare(
     dropped.extend(infeasible);
     summaries.push(summarise("train", &train, &dropped, mismatches, &named));
 
-    let dev = evaluation_set("dev", &config.data.dev, config, &tokens, screen, &mut summaries)?;
+    let dev = measured_on("dev", dev, config, &tokens, &mut summaries)?;
     let sampler = Arc::new(Sampler::train(&train, config.train.seed, padding)?);
     Ok(Prepared {
         train: Arc::new(train),
         dev: Arc::new(dev),
         tokens,
         sampler,
+        augmenter: Arc::new(augmenter),
         summaries,
         infeasible: num_infeasible,
     })
+}
+
+/// Frames that leave the model for so many that enter, and frames that the labels need.
+pub fn frames(config: &RunConfig, num_frames: usize, labels: &[u32]) -> (usize, usize) {
+    (config.model.output_len(num_frames), required_frames(labels))
 }
 
 /// A set to measure on. Nothing is left out of it, however short, long or strange: a WER over a
@@ -210,26 +256,43 @@ pub fn evaluation_set(
     screen: &Screen,
     summaries: &mut Vec<SplitSummary>,
 ) -> Result<Dataset, DataError> {
+    let data = config.data.for_evaluation();
+    let surveyed = look(manifests, &data, config, Depth::Training, screen)?.into_survey()?;
+    measured_on(split, surveyed, config, tokens, summaries)
+}
+
+fn measured_on(
+    split: &'static str,
+    surveyed: Survey,
+    config: &RunConfig,
+    tokens: &Tokens,
+    summaries: &mut Vec<SplitSummary>,
+) -> Result<Dataset, DataError> {
     let mut data = config.data.for_evaluation();
-    let surveyed = look(manifests, &data, &config.features, screen)?;
     let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s));
     // Room for the longest utterance by itself, padded as batches are.
-    data.batch_s = data.batch_s.max(longest_s + 1.0);
+    data.batch_s = data.batch_s.max(data.counted_s(longest_s + 1.0));
     let mismatches = surveyed.duration_mismatches;
     let dataset = Dataset::new(surveyed, tokens, &config.features, &data)?;
     summaries.push(summarise(split, &dataset, &[], mismatches, &[]));
     Ok(dataset)
 }
 
-fn look(
+/// Looks at the utterances of some manifests.
+///
+/// # Errors
+///
+/// [`DataError`] of a manifest or a setting; what is wrong with utterances is among the findings.
+pub fn look(
     manifests: &[PathBuf],
     data: &DataConfig,
-    features: &LogMelConfig,
+    config: &RunConfig,
+    depth: Depth,
     screen: &Screen,
-) -> Result<Survey, DataError> {
+) -> Result<Findings, DataError> {
     let utterances = manifest::read_all(manifests)?;
     let bar = screen.counting("checking the recordings", utterances.len() as u64);
-    survey(utterances, data, features.sample_rate_hz, &|| bar.advance())
+    inspect(utterances, data, config.features.sample_rate_hz, depth, &|| bar.advance())
 }
 
 fn summarise(

@@ -10,7 +10,8 @@ pub mod metrics;
 mod text;
 
 use std::io::{self, IsTerminal, Write};
-use std::time::Instant;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::fmt::MakeWriter;
@@ -18,6 +19,9 @@ use tracing_subscriber::fmt::MakeWriter;
 pub use metrics::{MetricsError, MetricsLog, MetricsRecord};
 pub use text::{StepReport, ValidationReport};
 use text::{bar_text, step_line, time_left, validation_lines};
+
+/// Time between lines of a count, where no bar can be shown.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,26 +98,41 @@ impl Screen {
         }
     }
 
-    /// Starts to count `total` things that are done before training; only a terminal shows it.
+    /// Starts to count `total` things that are done before training: a bar on a terminal, else a line
+    /// every few seconds.
     pub fn counting(&self, what: &'static str, total: u64) -> Count {
         let bar = self.bars.add(ProgressBar::new(total));
         let style = ProgressStyle::with_template("{msg} {pos}/{len} {eta}");
         bar.set_style(style.expect("the counter's template is well formed"));
         bar.set_message(what);
-        Count { bar }
+        Count { screen: self.clone(), bar, what, said: Mutex::new(Instant::now()) }
     }
 }
 
-/// A count on the screen, gone when dropped. May be advanced from any thread.
+/// A count on the screen; its bar is gone when dropped. May be advanced from any thread.
 #[derive(Debug)]
 pub struct Count {
+    screen: Screen,
     bar: ProgressBar,
+    what: &'static str,
+    /// When the last line was printed.
+    said: Mutex<Instant>,
 }
 
 impl Count {
     /// One more is done.
     pub fn advance(&self) {
         self.bar.inc(1);
+        if self.screen.display != Display::Lines {
+            return;
+        }
+        // Whoever finds another thread at it has nothing to say.
+        let Ok(mut said) = self.said.try_lock() else { return };
+        if said.elapsed() >= COUNT_EVERY {
+            *said = Instant::now();
+            let (done, total) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            self.screen.print(&format!("{} {done}/{total}", self.what));
+        }
     }
 }
 

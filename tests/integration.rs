@@ -11,6 +11,7 @@ mod sandbox;
 mod tones;
 
 // What a person does: train, evaluate, interrupt, resume.
+mod augment;
 mod interrupt_and_resume;
 mod train_and_eval;
 
@@ -23,6 +24,7 @@ mod bad_config;
 mod bad_disk;
 mod bad_manifest;
 mod bad_text;
+mod check;
 
 // What a GPU computes.
 #[cfg(feature = "wgpu")]

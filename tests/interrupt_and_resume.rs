@@ -15,7 +15,7 @@ fn long_run() -> Sandbox {
         .replace("dropout = 0.0", "dropout = 0.1")
         .replace("_masks = 0", "_masks = 1")
         .replace("num_buckets = 2", "num_buckets = 3\nspeeds = [0.9, 1.0, 1.1]");
-    sandbox.write("run.toml", config);
+    sandbox.write("run.toml", config + &sandbox.noises_and_rooms());
     sandbox.corpus("train", 40, 1);
     sandbox.corpus("dev", 6, 2);
     sandbox

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["audio", "device", "durable", "host", "interrupt", "text"],
     &["corpus", "features", "tokens"],
+    &["augment"],
     &["ctc", "data", "decode", "model", "optim", "schedule", "score"],
     &["doctor", "policy", "progress", "recognise"],
     &["config"],

@@ -141,6 +141,25 @@ impl Sandbox {
         sandbox
     }
 
+    /// A noise and a room with their manifests, and the sections of a config that use them.
+    pub fn noises_and_rooms(&self) -> String {
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        let noise: Vec<i16> = (0..6_000).map(|_| rng.random_range(-3_000..3_000)).collect();
+        let mut room = vec![0; 900];
+        (room[4], room[310], room[820]) = (30_000, 9_000, -4_000);
+        for (name, samples) in [("noise", noise), ("room", room)] {
+            self.write(&format!("audio/{name}.wav"), wav(RATE_HZ, 1, &samples));
+            let line = format!("{{\"audio_filepath\": \"audio/{name}.wav\"}}\n");
+            self.write(&format!("{name}.jsonl"), line);
+        }
+        let sections = [
+            "gain]\nprobability = 0.5",
+            "noise]\nmanifests = [\"noise.jsonl\"]",
+            "rir]\nmanifests = [\"room.jsonl\"]",
+        ];
+        sections.map(|section| format!("\n[augment.{section}\n")).concat()
+    }
+
     /// Adds lines to a manifest of [`Sandbox::with_tones`].
     pub fn append(&self, manifest: &str, lines: &str) {
         self.write(manifest, self.read(manifest) + lines);

@@ -1,6 +1,7 @@
 //! Which channel of a recording is heard. Averaging is never the default: two channels in
 //! opposite phase average to silence, and a far-end speaker on channel 1 becomes babble.
 
+use std::cell::Cell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -66,15 +67,18 @@ impl<'de> Deserialize<'de> for Channel {
 pub(super) struct ChannelPicker {
     channel: Channel,
     path: PathBuf,
+    /// Of the recording, once its header was read.
+    num_channels: Cell<usize>,
 }
 
 impl ChannelPicker {
     pub(super) fn new(channel: Channel, path: &Path) -> ChannelPicker {
-        ChannelPicker { channel, path: path.into() }
+        ChannelPicker { channel, path: path.into(), num_channels: Cell::new(0) }
     }
 
     /// Refuses a channel count that the choice does not cover.
     pub(super) fn check(&self, channels: usize) -> Result<(), AudioError> {
+        self.num_channels.set(channels);
         match self.channel {
             Channel::MonoOnly if channels != 1 => {
                 Err(AudioError::Channels { path: self.path.clone(), channels })
@@ -84,6 +88,11 @@ impl ChannelPicker {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The channels of the recording that was checked.
+    pub(super) fn num_channels(&self) -> usize {
+        self.num_channels.get()
     }
 
     /// Appends the mono samples of interleaved frames (at least one channel).

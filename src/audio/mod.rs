@@ -96,6 +96,10 @@ pub struct Waveform {
     pub samples: Vec<f32>,
     /// Samples per second.
     pub sample_rate_hz: u32,
+    /// Samples per second of the recording itself.
+    pub recorded_hz: u32,
+    /// Channels of the recording itself.
+    pub num_channels: usize,
 }
 
 impl Waveform {
@@ -204,19 +208,26 @@ fn read_source(
         Some(layout) => layout.decode(&mut source, segment, &picker)?,
         None => compressed::decode(source, container, segment, &picker)?,
     };
-    finish(path, decoded, segment, options)
+    finish(path, decoded, picker.num_channels(), segment, options)
 }
 
 /// The checks and the conversion that all containers share.
 fn finish(
     path: &Path,
     decoded: Decoded,
+    num_channels: usize,
     segment: Segment,
     options: &ReadOptions,
 ) -> Result<Waveform, AudioError> {
     let Decoded { mut samples, rate_hz, num_frames } = decoded;
+    let waveform = |samples| Waveform {
+        samples,
+        sample_rate_hz: options.sample_rate_hz,
+        recorded_hz: rate_hz,
+        num_channels,
+    };
     if num_frames == 0 && segment.is_whole() {
-        return Ok(Waveform { samples, sample_rate_hz: options.sample_rate_hz });
+        return Ok(waveform(samples));
     }
     let (start, end) = segment.frames(rate_hz);
     let slack = (SEGMENT_TOLERANCE_S * f64::from(rate_hz)) as u64;
@@ -245,7 +256,7 @@ fn finish(
         }
         samples = resample(&samples, rate_hz, options.sample_rate_hz);
     }
-    Ok(Waveform { samples, sample_rate_hz: options.sample_rate_hz })
+    Ok(waveform(samples))
 }
 
 /// Refuses rates that no recorder makes.
@@ -363,6 +374,7 @@ pub(crate) mod tests {
         let allow = ReadOptions { resample: Resample::Allow, ..MONO_16K };
         let waveform = read(&path, None, None, &allow).unwrap();
         assert_eq!((waveform.samples.len(), waveform.duration_s()), (16_000, 1.0));
+        assert_eq!((waveform.sample_rate_hz, waveform.recorded_hz), (16_000, 8_000));
     }
 
     #[test]
@@ -373,6 +385,7 @@ pub(crate) mod tests {
         let text = read(&path, None, None, &MONO_16K).unwrap_err().to_string();
         assert!(text.contains("2 channels") && text.contains("data.channel"), "{text}");
         let get = |channel| read(&path, None, None, &ReadOptions { channel, ..MONO_16K });
+        assert_eq!(get(Channel::Mix).unwrap().num_channels, 2);
         let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
         assert!(close(&get(Channel::Index(0)).unwrap().samples, &left));
         assert!(close(&get(Channel::Index(1)).unwrap().samples, &right));

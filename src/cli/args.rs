@@ -58,7 +58,7 @@ pub(super) struct TrainArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TrainCommand {
-    /// Validate a config and its data; train nothing.
+    /// Validate a config and its data, and say what is wrong with them; train nothing.
     Check(CheckArgs),
     /// Convert a data set of another tool to a manifest of JSON lines.
     ///
@@ -105,6 +105,12 @@ pub(super) struct CheckArgs {
     /// cuda[:i].
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceName,
+    /// Where the report goes as JSON.
+    #[arg(long, value_name = "FILE", default_value = "data_report.json")]
+    pub report: PathBuf,
+    /// Write the usable part of the training set as a manifest.
+    #[arg(long, value_name = "OUT.jsonl")]
+    pub fix: Option<PathBuf>,
     /// Show nothing but errors and the result.
     #[arg(long)]
     pub quiet: bool,

@@ -1,13 +1,19 @@
-//! `asr-train check CONFIG`.
+//! `asr-train check CONFIG`: every recording of every split is decoded once, whatever is wrong with the
+//! others; then all of it is reported at once, and the exit code is that with which training would end.
+
+use std::path::Path;
 
 use super::args::CheckArgs;
-use super::failure::Failure;
+use super::failure::{Failure, RUNNING, USAGE};
 use super::{open_device, say, start_logging};
 use crate::config::RunConfig;
-use crate::data::Padding;
-use crate::prepare::{evaluation_set, prepare};
+use crate::data::report::{BucketReport, DataReport, Rules, Split};
+use crate::data::{DataError, Depth, Findings, Padding, Problem, fix};
+use crate::durable::{write_atomic, write_atomic_with};
+use crate::prepare::{Prepared, assemble, augmenter, frames, look};
 use crate::progress::{Display, Screen};
 use crate::schedule::Schedule;
+use crate::tokens::Tokens;
 use crate::train::total_steps;
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
@@ -15,25 +21,77 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     start_logging(&screen, args.quiet);
     let config = RunConfig::load(&args.config, &args.overrides)?;
     config.validate()?;
-    let (device, device_name) = open_device(args.device)?;
-    let prepared = prepare(&config, None, Padding::Bucket, &screen)?;
-    let targets = prepared.look_at_targets(&config, &device, &device_name)?;
-    let mut summaries = prepared.summaries;
-    if !config.data.test.is_empty() {
-        evaluation_set(
-            "test",
-            &config.data.test,
-            &config,
-            &prepared.tokens,
-            &screen,
-            &mut summaries,
-        )?;
+    if let Some(out) = &args.fix {
+        refuse_to_overwrite(out, &config)?;
     }
+    let (device, device_name) = open_device(args.device)?;
+    let augmenter = augmenter(&config)?;
+
+    let measured = config.data.for_evaluation();
+    let train = look(&config.data.train, &config.data, &config, Depth::Measured, &screen)?;
+    let dev = look(&config.data.dev, &measured, &config, Depth::Measured, &screen)?;
+    let test = look(&config.data.test, &measured, &config, Depth::Measured, &screen)?;
+    let texts = train.survey.kept.iter().map(|kept| kept.text());
+    // Without a character there is no vocabulary; assembling says so.
+    let tokens = Tokens::from_transcripts(texts).ok();
+    let fastest = config.data.speeds.iter().copied().fold(1.0, f64::max);
+    let mut splits = vec![
+        Split { name: "train", findings: &train, fastest },
+        Split { name: "dev", findings: &dev, fastest: 1.0 },
+    ];
+    if !config.data.test.is_empty() {
+        splits.push(Split { name: "test", findings: &test, fastest: 1.0 });
+    }
+    let of_model = |num_frames: usize, labels: &[u32]| frames(&config, num_frames, labels);
+    let rules = Rules {
+        features: &config.features,
+        tokens: tokens.as_ref(),
+        frames: &of_model,
+        max_infeasible_percent: config.train.max_infeasible_percent,
+    };
+    let mut report = DataReport::new(args.config.display().to_string(), &splits, &rules);
+    if let Some(out) = &args.fix {
+        let usable = rules.usable(&splits[0]);
+        let written = write_atomic_with(out, |file| fix::write_manifest(file, out, usable));
+        written.map_err(|error| unwritable("the usable part", out, error))?;
+    }
+
+    let broken = broken([&train, &dev, &test]);
+    // What is sound is batched all the same, to show the padding.
+    let prepared = assemble(&config, None, Padding::Bucket, augmenter, train.survey, dev.survey);
+    if let Ok(prepared) = &prepared {
+        report.buckets = BucketReport::of(&prepared.train, &prepared.sampler);
+    }
+    say(report.to_string().trim_end())?;
+    let mut json = serde_json::to_vec_pretty(&report).map_err(std::io::Error::from)?;
+    json.push(b'\n');
+    write_atomic(&args.report, &json)
+        .map_err(|error| unwritable("the report", &args.report, error))?;
+    if let Some(out) = &args.fix {
+        say(format_args!("usable part of the training set: {}", out.display()))?;
+    }
+    broken?;
+    let prepared = prepared?;
+    say_batches(&config, &prepared)?;
+    say(prepared.look_at_targets(&config, &device, &device_name)?)?;
+    say(format_args!("{}: good to train", args.config.display()))
+}
+
+/// All that is broken in any split, as one failure.
+fn broken<const N: usize>(splits: [&Findings; N]) -> Result<(), DataError> {
+    let problems: Vec<Problem> =
+        splits.iter().flat_map(|findings| &findings.problems).cloned().collect();
+    let total = splits.iter().map(|findings| findings.total).sum();
+    if problems.is_empty() { Ok(()) } else { Err(DataError::Broken { problems, total }) }
+}
+
+/// The vocabulary, and how a run goes through the data.
+fn say_batches(config: &RunConfig, prepared: &Prepared) -> Result<(), Failure> {
     let batches = prepared.sampler.batches_per_epoch();
-    let steps = total_steps(&config, batches);
+    let steps = total_steps(config, batches);
     Schedule::new(&config.schedule, config.optim.learning_rate, steps)?;
-    for summary in &summaries {
-        say(format_args!("{}", summary.lines()))?;
+    for summary in &prepared.summaries {
+        say(summary.line())?;
     }
     let symbols: String = prepared.tokens.symbols().iter().collect();
     say(format_args!("tokens {} characters: {symbols:?}", prepared.tokens.symbols().len()))?;
@@ -44,7 +102,25 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
             shapes.len()
         ))?;
     }
-    say(format_args!("{targets}"))?;
-    say(format_args!("{}: good to train", args.config.display()))?;
     Ok(())
+}
+
+/// `--fix` is for another file than the one that is mended: what is left out would be gone.
+fn refuse_to_overwrite(out: &Path, config: &RunConfig) -> Result<(), Failure> {
+    let same = |manifest: &Path| match (out.canonicalize(), manifest.canonicalize()) {
+        (Ok(out), Ok(manifest)) => out == manifest,
+        _ => false,
+    };
+    let data = &config.data;
+    let mut manifests = data.train.iter().chain(&data.dev).chain(&data.test);
+    if manifests.any(|manifest| same(manifest)) {
+        let text = "--fix would overwrite a manifest of this config; give another name";
+        return Err(Failure::new(USAGE, anyhow::anyhow!("{}: {text}", out.display())));
+    }
+    Ok(())
+}
+
+fn unwritable(what: &str, path: &Path, error: std::io::Error) -> Failure {
+    let text = format!("cannot write {what} to {}", path.display());
+    Failure::new(RUNNING, anyhow::Error::new(error).context(text))
 }

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::augment::{AugmentConfig, AugmentError, SpecAugmentConfig};
 use crate::ctc::CtcConfig;
 use crate::data::{DataConfig, DataError};
-use crate::features::{FeatureError, LogMelConfig, SpecAugmentConfig};
+use crate::features::{FeatureError, LogMelConfig};
 use crate::model::{ModelConfig, ModelConfigError};
 use crate::optim::{OptimConfig, OptimConfigError};
 use crate::schedule::ScheduleConfig;
@@ -29,6 +30,8 @@ pub struct RunConfig {
     pub data: DataConfig,
     /// Log-mel features.
     pub features: LogMelConfig,
+    /// Room responses, noise and gain on training samples.
+    pub augment: AugmentConfig,
     /// Masks on training features.
     pub spec_augment: SpecAugmentConfig,
     /// The acoustic model.
@@ -98,11 +101,9 @@ pub enum InvalidConfig {
     /// A count of the loop that must be positive.
     #[error("train.{0} must be at least 1, not 0")]
     Zero(&'static str),
-    /// A time mask that is no share of an utterance.
-    #[error(
-        "spec_augment.time_fraction = {0} must lie between 0 and 1: it is a share of the utterance"
-    )]
-    TimeFraction(f64),
+    /// The augmentation's settings.
+    #[error(transparent)]
+    Augment(#[from] AugmentError),
     /// Nothing to train on, or nothing to validate on.
     #[error(
         "data.{0} lists no manifest: give at least one JSON-lines file, in the config or with --set data.{0}=FILE"
@@ -125,6 +126,8 @@ impl RunConfig {
             ("data.train", &mut config.data.train),
             ("data.dev", &mut config.data.dev),
             ("data.test", &mut config.data.test),
+            ("augment.noise.manifests", &mut config.augment.noise.manifests),
+            ("augment.rir.manifests", &mut config.augment.rir.manifests),
         ] {
             let base = if loaded.overridden.contains(key) { Path::new("") } else { &beside_config };
             for manifest in manifests {
@@ -144,10 +147,8 @@ impl RunConfig {
         self.optim.validate()?;
         self.features.validate()?;
         self.data.validate()?;
-        let time_fraction = self.spec_augment.time_fraction;
-        if !(0.0..=1.0).contains(&time_fraction) {
-            return Err(InvalidConfig::TimeFraction(time_fraction));
-        }
+        self.augment.validate()?;
+        self.spec_augment.validate()?;
         let counts = [
             ("epochs", self.train.epochs),
             ("log_every", self.train.log_every),

@@ -1,6 +1,7 @@
 //! Padded batches. Features behind an utterance's last frame are 0 and never looked at: the model
 //! masks by `frame_lens`. What becomes of an utterance depends on (seed, epoch, utterance) alone, never
-//! on its batch mates or on which thread prepared it.
+//! on its batch mates or on which thread prepared it. An utterance that cannot be read any more has no
+//! row, and is handed on with its reason.
 //!
 //! B utterances, T frames (padded), F mel bands.
 
@@ -8,7 +9,7 @@ use rayon::prelude::*;
 
 use super::random::{Purpose, stream};
 use super::{DataError, Dataset, PlannedBatch};
-use crate::features::SpecAugmentConfig;
+use crate::augment::{Augmenter, Draw};
 
 /// One batch, ready for the model.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,62 +44,107 @@ impl Batch {
     }
 }
 
-/// What is done to training utterances.
-#[derive(Clone, Debug)]
-pub(super) struct Augmentation {
+/// What is done to training utterances, and the place of their generators.
+#[derive(Clone, Copy)]
+pub(super) struct Augmentation<'a> {
+    pub(super) augmenter: &'a Augmenter,
     pub(super) seed: u64,
-    pub(super) spec_augment: SpecAugmentConfig,
+    pub(super) epoch: u64,
 }
 
-/// Makes a planned batch, its utterances in parallel on the current thread pool. `augmentation` comes
-/// with the epoch.
+/// A batch and the utterances that were planned for it but cannot be read.
+pub(super) struct Made {
+    /// `None` when no utterance is left.
+    pub(super) batch: Option<Batch>,
+    pub(super) unreadable: Vec<(usize, DataError)>,
+}
+
+/// Makes a planned batch, its utterances in parallel on the current thread pool.
+///
+/// # Errors
+/// What concerns more than one utterance's recording.
 pub(super) fn make(
     dataset: &Dataset,
     planned: &PlannedBatch,
-    augmentation: Option<(&Augmentation, u64)>,
-) -> Result<Batch, DataError> {
+    augmentation: Option<Augmentation>,
+) -> Result<Made, DataError> {
     let config = dataset.log_mel().config();
     let (num_frames, num_mels) = (planned.num_frames, config.num_mels);
-    let mut features = vec![0.0; planned.utterances.len() * num_frames * num_mels];
-    let made: Vec<(usize, usize)> = features
-        .par_chunks_exact_mut(num_frames * num_mels)
+    let row_len = num_frames * num_mels;
+    let mut features = vec![0.0; planned.utterances.len() * row_len];
+    let rows: Vec<Result<(usize, usize), DataError>> = features
+        .par_chunks_exact_mut(row_len)
         .zip(planned.utterances.par_iter().zip(&planned.speeds))
         .map_init(
             || dataset.log_mel().scratch(),
-            |scratch, (rows, (&utterance, &speed))| {
-                let samples = dataset.samples(utterance, speed)?;
-                let mut made = dataset.log_mel().compute(scratch, &samples);
-                if let Some((how, epoch)) = augmentation {
-                    let mut rng = stream(how.seed, epoch, Purpose::Augment, utterance as u64);
-                    how.spec_augment.apply(&mut made, &mut rng);
+            |scratch, (row, (&utterance, &speed))| {
+                let mut samples = dataset.samples(utterance, speed)?;
+                let num_samples = samples.len();
+                if let Some(how) = augmentation.filter(|how| how.augmenter.varies_samples()) {
+                    how.augmenter.vary(samples.to_mut(), |draw| {
+                        let purpose = match draw {
+                            Draw::Rir => Purpose::Rir,
+                            Draw::Noise => Purpose::Noise,
+                            Draw::Gain => Purpose::Gain,
+                        };
+                        stream(how.seed, how.epoch, purpose, utterance as u64)
+                    })?;
                 }
-                rows[..made.data.len()].copy_from_slice(&made.data);
-                Ok((made.num_frames, samples.len()))
+                let mut made = dataset.log_mel().compute(scratch, &samples);
+                if let Some(how) = augmentation {
+                    let mut rng = stream(how.seed, how.epoch, Purpose::Augment, utterance as u64);
+                    how.augmenter.spec_augment().apply(&mut made, &mut rng);
+                }
+                row[..made.data.len()].copy_from_slice(&made.data);
+                Ok((made.num_frames, num_samples))
             },
         )
-        .collect::<Result<_, DataError>>()?;
-    let samples: usize = made.iter().map(|(_, num_samples)| num_samples).sum();
-    Ok(Batch {
+        .collect();
+    let mut batch = Batch {
         features,
         num_frames,
         num_mels,
-        frame_lens: made.iter().map(|(frames, _)| *frames).collect(),
-        labels: planned
-            .utterances
-            .iter()
-            .map(|index| dataset.items()[*index].labels.clone())
-            .collect(),
-        utterances: planned.utterances.clone(),
-        audio_s: samples as f64 / f64::from(config.sample_rate_hz),
-        padded_s: (planned.utterances.len() * num_frames) as f64 * config.hop_s(),
-    })
+        frame_lens: Vec::with_capacity(rows.len()),
+        labels: Vec::with_capacity(rows.len()),
+        utterances: Vec::with_capacity(rows.len()),
+        audio_s: 0.0,
+        padded_s: 0.0,
+    };
+    let mut unreadable = Vec::new();
+    let mut num_samples = 0;
+    for (place, (row, &utterance)) in rows.into_iter().zip(&planned.utterances).enumerate() {
+        match row {
+            Ok((frame_len, samples)) => {
+                // Rows move up over those that were left out.
+                let to = batch.utterances.len();
+                if to < place {
+                    batch
+                        .features
+                        .copy_within(place * row_len..(place + 1) * row_len, to * row_len);
+                }
+                batch.frame_lens.push(frame_len);
+                batch.labels.push(dataset.labels(utterance));
+                batch.utterances.push(utterance);
+                num_samples += samples;
+            }
+            Err(error @ (DataError::Audio { .. } | DataError::Changed { .. })) => {
+                unreadable.push((utterance, error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    batch.features.truncate(batch.utterances.len() * row_len);
+    batch.audio_s = num_samples as f64 / f64::from(config.sample_rate_hz);
+    batch.padded_s = (batch.utterances.len() * num_frames) as f64 * config.hop_s();
+    Ok(Made { batch: (!batch.is_empty()).then_some(batch), unreadable })
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::dataset::tests::dataset;
     use super::*;
     use crate::audio::tests::Scratch;
+    use crate::augment::{AugmentConfig, GainConfig, NoiseConfig, RirConfig, SpecAugmentConfig};
     use crate::data::DataConfig;
 
     /// Each utterance has a speed of its own, whoever its mates are.
@@ -110,20 +156,76 @@ mod tests {
         }
     }
 
+    /// Everything switched on.
+    pub(crate) fn varied(scratch: &Scratch) -> Augmenter {
+        let hiss: Vec<f32> =
+            (0..9_000_u64).map(|i| ((i * 7_919) % 1_009) as f32 / 2_018.0 - 0.25).collect();
+        scratch.wav("hiss.wav", 16_000, &[&hiss]);
+        let mut room = vec![0.0; 800];
+        (room[3], room[200], room[700]) = (0.9, 0.4, -0.2);
+        scratch.wav("room.wav", 16_000, &[&room]);
+        let manifest = |name: &str| {
+            let line = format!("{{\"audio_filepath\": \"{name}.wav\"}}\n");
+            vec![scratch.write(&format!("{name}.jsonl"), line.as_bytes())]
+        };
+        let config = AugmentConfig {
+            gain: GainConfig { probability: 0.5, ..GainConfig::default() },
+            noise: NoiseConfig { manifests: manifest("hiss"), ..NoiseConfig::default() },
+            rir: RirConfig { manifests: manifest("room"), ..RirConfig::default() },
+            ..AugmentConfig::default()
+        };
+        Augmenter::open(&config, &SpecAugmentConfig::default(), 16_000).unwrap()
+    }
+
+    /// A batch of which nothing is left out.
+    fn whole(data: &Dataset, planned: &PlannedBatch, how: Option<Augmentation>) -> Batch {
+        let made = make(data, planned, how).unwrap();
+        assert!(made.unreadable.is_empty());
+        made.batch.unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_read_leaves_its_mates_as_they_are() {
+        let scratch = Scratch::new("batch-unreadable");
+        let config = DataConfig { cache_audio_mb: 0, ..DataConfig::default() };
+        let parts = [(8_000, "ab"), (4_321, "c"), (5_999, ""), (7_000, "d")];
+        let data = dataset(&scratch, &parts, &config);
+        let augmenter = varied(&scratch);
+        let how = Some(Augmentation { augmenter: &augmenter, seed: 3, epoch: 0 });
+        let before = whole(&data, &plan(&[0, 1, 2, 3], 64), how);
+        std::fs::remove_file(scratch.0.join("u1.wav")).unwrap();
+        scratch.wav("u3.wav", 16_000, &[&[0.0; 100]]);
+        let made = make(&data, &plan(&[0, 1, 2, 3], 64), how).unwrap();
+        let batch = made.batch.unwrap();
+        assert_eq!(batch.utterances, [0, 2]);
+        assert_eq!(batch.labels, [before.labels[0].clone(), before.labels[2].clone()]);
+        let row = 64 * 80;
+        assert_eq!(batch.features[..row], before.features[..row]);
+        assert_eq!(batch.features[row..], before.features[2 * row..3 * row]);
+        assert!((batch.padded_s - 1.28).abs() < 1e-9);
+        let [(1, DataError::Audio { .. }), (3, DataError::Changed { .. })] = &made.unreadable[..]
+        else {
+            panic!("{:?}", made.unreadable)
+        };
+        let nothing = make(&data, &plan(&[1, 3], 64), how).unwrap();
+        assert!(nothing.batch.is_none() && nothing.unreadable.len() == 2);
+    }
+
     #[test]
     fn batch_mates_and_padding_change_nothing() {
         let scratch = Scratch::new("batch-inert");
         let data =
             dataset(&scratch, &[(8_000, "ab"), (4_321, "c"), (5_999, "")], &DataConfig::default());
-        let how = Augmentation { seed: 3, spec_augment: SpecAugmentConfig::default() };
-        for augmentation in [None, Some((&how, 5))] {
+        let augmenter = varied(&scratch);
+        let how = Augmentation { augmenter: &augmenter, seed: 3, epoch: 5 };
+        for augmentation in [None, Some(how)] {
             let planned = plan(&[0, 1, 2], 64);
-            let batch = make(&data, &planned, augmentation).unwrap();
+            let batch = whole(&data, &planned, augmentation);
             assert_eq!((batch.len(), batch.features.len()), (3, 3 * 64 * 80));
             assert_eq!(batch.labels[0].len(), 2);
             for b in 0..3 {
                 let alone = plan(&[b], 56);
-                let alone = make(&data, &alone, augmentation).unwrap();
+                let alone = whole(&data, &alone, augmentation);
                 let len = batch.frame_lens[b];
                 assert_eq!(alone.frame_lens, [len]);
                 let rows = &batch.features[b * 64 * 80..(b + 1) * 64 * 80];
@@ -141,11 +243,12 @@ mod tests {
             &[(8_000, "ab"), (7_000, "c"), (6_000, "d"), (5_000, "e")],
             &DataConfig::default(),
         );
-        let how = Augmentation { seed: 3, spec_augment: SpecAugmentConfig::default() };
+        let augmenter = varied(&scratch);
         let planned = plan(&[3, 1, 0, 2], 64);
         let on = |threads: usize, epoch: u64| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| make(&data, &planned, Some((&how, epoch)))).unwrap()
+            let how = Augmentation { augmenter: &augmenter, seed: 3, epoch };
+            pool.install(|| whole(&data, &planned, Some(how)))
         };
         assert_eq!(on(1, 0), on(2, 0));
         assert_eq!(on(1, 1), on(3, 1));

@@ -54,6 +54,9 @@ pub struct DataConfig {
     pub max_duration_s: f64,
     /// Bound of a batch: its longest utterance times their number.
     pub batch_s: f64,
+    /// Makes long utterances count for more: one of `d` seconds counts as `d + d * d / this`, since
+    /// attention's memory grows with the square. 0 counts plain seconds.
+    pub quadratic_duration_s: f64,
     /// Bound of the number of utterances in a batch.
     pub max_batch_utterances: usize,
     /// Length buckets, each with one padded length.
@@ -64,6 +67,9 @@ pub struct DataConfig {
     pub empty_text: EmptyText,
     /// Durations that disagree with the audio.
     pub duration_mismatch: DurationMismatch,
+    /// Training recordings that cannot be read any more during the run are left out, named and counted;
+    /// more than this percentage of them (and more than one) ends the run.
+    pub max_bad_percent: f64,
     /// Threads that prepare batches; 0 is one a core, at most 8.
     pub workers: usize,
     /// Batches made ready ahead.
@@ -84,11 +90,13 @@ impl Default for DataConfig {
             min_duration_s: 0.1,
             max_duration_s: 30.0,
             batch_s: 120.0,
+            quadratic_duration_s: 0.0,
             max_batch_utterances: 128,
             num_buckets: 6,
             speeds: vec![1.0],
             empty_text: EmptyText::Keep,
             duration_mismatch: DurationMismatch::Error,
+            max_bad_percent: 1.0,
             workers: 0,
             prefetch_batches: 4,
             cache_audio_mb: 512,
@@ -108,6 +116,20 @@ impl DataConfig {
         let empty_text =
             if self.empty_text == EmptyText::Drop { EmptyText::Keep } else { self.empty_text };
         DataConfig { min_duration_s: 0.0, max_duration_s: 1e6, empty_text, ..self.clone() }
+    }
+
+    /// What an utterance of this length counts for in a batch.
+    pub fn counted_s(&self, duration_s: f64) -> f64 {
+        if self.quadratic_duration_s > 0.0 {
+            duration_s + duration_s * duration_s / self.quadratic_duration_s
+        } else {
+            duration_s
+        }
+    }
+
+    /// Training recordings of `total` that may be found unreadable during a run.
+    pub fn max_bad(&self, total: usize) -> usize {
+        (self.max_bad_percent / 100.0 * total as f64).ceil() as usize
     }
 
     /// Threads that prepare batches.
@@ -136,6 +158,16 @@ impl DataConfig {
         }
         if !(self.batch_s.is_finite() && self.batch_s > 0.0) {
             return fail("batch_s", self.batch_s.to_string(), "expected padded seconds above 0");
+        }
+        if !(self.quadratic_duration_s.is_finite() && self.quadratic_duration_s >= 0.0) {
+            return fail(
+                "quadratic_duration_s",
+                self.quadratic_duration_s.to_string(),
+                "expected seconds, 0 or more (0 counts plain seconds)",
+            );
+        }
+        if !(0.0..=100.0).contains(&self.max_bad_percent) {
+            return fail("max_bad_percent", self.max_bad_percent.to_string(), "expected 0 to 100");
         }
         let counts = [
             ("max_batch_utterances", self.max_batch_utterances),
@@ -190,6 +222,15 @@ mod tests {
     }
 
     #[test]
+    fn long_utterances_count_for_more_and_a_share_of_few_is_one() {
+        let plain = DataConfig::default();
+        let quadratic = DataConfig { quadratic_duration_s: 20.0, ..plain.clone() };
+        assert_eq!((plain.counted_s(20.0), quadratic.counted_s(20.0)), (20.0, 40.0));
+        assert_eq!([0, 1, 23, 250].map(|total| plain.max_bad(total)), [0, 1, 1, 3]);
+        assert_eq!(DataConfig { max_bad_percent: 0.0, ..plain }.max_bad(1_000), 0);
+    }
+
+    #[test]
     fn a_setting_without_a_meaning_is_named() {
         for (text, key) in [
             ("min_duration_s = -1.0", "min_duration_s"),
@@ -199,6 +240,8 @@ mod tests {
             ("speeds = []", "speeds"),
             ("speeds = [1.0, 0.0]", "speeds"),
             ("prefetch_batches = 0", "prefetch_batches"),
+            ("quadratic_duration_s = -1.0", "quadratic_duration_s"),
+            ("max_bad_percent = 101.0", "max_bad_percent"),
         ] {
             let config: DataConfig = toml::from_str(text).unwrap();
             let error = config.validate().unwrap_err().to_string();

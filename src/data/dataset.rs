@@ -10,25 +10,33 @@ use crate::audio::{perturbed_len, speed_perturb};
 use crate::features::{LogMel, LogMelConfig};
 use crate::tokens::{Tokens, UnknownCharacters};
 
-/// One utterance of a [`Dataset`].
+/// One utterance of a [`Dataset`]: 64 bytes, since there may be millions.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// The line of the manifest.
     pub utterance: Utterance,
-    /// The normalised transcript.
-    pub text: String,
-    /// The classes that spell it (unknown characters left out, see [`Dataset::unknown_characters`]).
-    pub labels: Vec<u32>,
     /// Samples at normal speed.
     pub num_samples: usize,
     /// Length of the audio at normal speed.
     pub duration_s: f64,
+    /// The normalised transcript, where it is not as written.
+    other_text: Option<Box<str>>,
     samples: Option<Arc<[f32]>>,
 }
 
-/// Utterances with labels, and what turns them into features.
+const _: () = assert!(size_of::<Item>() == 64);
+
+impl Item {
+    /// The normalised transcript.
+    pub fn text(&self) -> &str {
+        self.other_text.as_deref().unwrap_or_else(|| self.utterance.text())
+    }
+}
+
+/// Utterances with their vocabulary, and what turns them into features.
 pub struct Dataset {
     items: Vec<Item>,
+    tokens: Tokens,
     config: DataConfig,
     log_mel: LogMel,
     unknown: UnknownCharacters,
@@ -37,7 +45,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Spells the transcripts of a survey.
+    /// Looks at the spelling of the transcripts of a survey.
     ///
     /// # Errors
     /// When the features' settings have no meaning.
@@ -50,6 +58,7 @@ impl Dataset {
         config.validate()?;
         let mut dataset = Dataset {
             items: Vec::with_capacity(survey.kept.len()),
+            tokens: tokens.clone(),
             config: config.clone(),
             log_mel: LogMel::new(features)?,
             unknown: UnknownCharacters::default(),
@@ -57,7 +66,7 @@ impl Dataset {
             first_unknown: String::new(),
         };
         for surveyed in survey.kept {
-            let (labels, unknown) = tokens.encode_known(&surveyed.text);
+            let (_, unknown) = tokens.encode_known(surveyed.text());
             if !unknown.is_empty() {
                 if dataset.unknown_utterances == 0 {
                     dataset.first_unknown =
@@ -66,14 +75,9 @@ impl Dataset {
                 dataset.unknown_utterances += 1;
                 dataset.unknown.merge(&unknown);
             }
-            dataset.items.push(Item {
-                utterance: surveyed.utterance,
-                text: surveyed.text,
-                labels,
-                num_samples: surveyed.num_samples,
-                duration_s: surveyed.duration_s,
-                samples: surveyed.samples,
-            });
+            let (num_samples, duration_s) = (surveyed.num_samples, surveyed.duration_s);
+            let (utterance, other_text, samples) = surveyed.into_parts();
+            dataset.items.push(Item { utterance, num_samples, duration_s, other_text, samples });
         }
         Ok(dataset)
     }
@@ -81,6 +85,16 @@ impl Dataset {
     /// The utterances; batches refer to them by index.
     pub fn items(&self) -> &[Item] {
         &self.items
+    }
+
+    /// The classes that spell an utterance (unknown characters left out, see
+    /// [`Dataset::unknown_characters`]).
+    pub fn labels(&self, index: usize) -> Vec<u32> {
+        self.spell(&self.items[index])
+    }
+
+    fn spell(&self, item: &Item) -> Vec<u32> {
+        self.tokens.encode_known(item.text()).0
     }
 
     /// The settings of the data.
@@ -131,13 +145,13 @@ impl Dataset {
         let fastest = speeds.iter().copied().fold(1.0, f64::max);
         let total = self.items.len();
         let features = self.log_mel.config();
-        let (kept, infeasible): (Vec<Item>, Vec<Item>) =
-            std::mem::take(&mut self.items).into_iter().partition(|item| {
-                is_feasible(
-                    features.num_frames(perturbed_len(item.num_samples, fastest)),
-                    &item.labels,
-                )
-            });
+        let items = std::mem::take(&mut self.items);
+        let (kept, infeasible): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| {
+            is_feasible(
+                features.num_frames(perturbed_len(item.num_samples, fastest)),
+                &self.spell(item),
+            )
+        });
         self.items = kept;
         let dropped: Vec<Dropped> = infeasible
             .into_iter()
@@ -232,7 +246,7 @@ pub(super) mod tests {
         );
         let (unknown, utterances) = data.unknown_characters();
         assert_eq!((unknown.counts[&'z'], unknown.counts[&'y'], utterances), (2, 1, 2));
-        assert_eq!(data.items()[0].labels.len(), 2);
+        assert_eq!(data.labels(0).len(), 2);
         let error = data.require_known_characters().unwrap_err().to_string();
         assert!(
             error.contains("m.jsonl:1: \"u0\"") && error.contains("'z' (U+007A) 2x"),

@@ -1,17 +1,20 @@
 //! Faults of the data as a whole. All of them are the user's to mend, so each lists places.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::ManifestError;
+use super::{Fault, ManifestError};
 use crate::audio::AudioError;
+use crate::augment::AugmentError;
 use crate::features::FeatureError;
 use crate::tokens::UnknownCharacters;
 
-/// Problems shown of a longer list.
-const SHOWN: usize = 10;
+/// Problems of one kind that are shown.
+const SHOWN: usize = 3;
 
 /// One broken utterance.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Problem {
     /// The manifest.
     pub manifest: PathBuf,
@@ -19,30 +22,50 @@ pub struct Problem {
     pub line: usize,
     /// The utterance.
     pub id: String,
+    /// What kind of fault it is.
+    pub fault: Fault,
     /// What is wrong, with the way out.
     pub reason: String,
 }
 
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(
-            f,
-            "{}:{}: utterance {:?}: {}",
-            self.manifest.display(),
-            self.line,
-            self.id,
-            self.reason
-        )
+impl Problem {
+    /// `path:line`.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.manifest.display(), self.line)
     }
 }
 
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}: utterance {:?}: {}", self.place(), self.id, self.reason)
+    }
+}
+
+/// The problems by kind, each kind with its count and its first places.
 fn list(problems: &[Problem]) -> String {
-    let mut text: String =
-        problems.iter().take(SHOWN).map(|problem| format!("\n  {problem}")).collect();
-    if problems.len() > SHOWN {
-        text.push_str(&format!("\n  and {} more", problems.len() - SHOWN));
+    let mut kinds: BTreeMap<Fault, Vec<&Problem>> = BTreeMap::new();
+    for problem in problems {
+        kinds.entry(problem.fault).or_default().push(problem);
+    }
+    let mut text = String::new();
+    for (fault, problems) in kinds {
+        let _ = write!(text, "\n  {} {fault}:", problems.len());
+        for problem in problems.iter().take(SHOWN) {
+            let _ = write!(text, "\n    {problem}");
+        }
+        if problems.len() > SHOWN {
+            let _ = write!(text, "\n    and {} more", problems.len() - SHOWN);
+        }
     }
     text
+}
+
+fn counted(padded_s: f64, counted_s: f64) -> String {
+    if counted_s > padded_s {
+        format!(", counted as {counted_s:.2} s by data.quadratic_duration_s")
+    } else {
+        String::new()
+    }
 }
 
 /// Why there is no usable data.
@@ -54,7 +77,7 @@ pub enum DataError {
     /// Utterances are broken.
     #[error("{} of {total} utterances cannot be used:{}", problems.len(), list(problems))]
     Broken {
-        /// All of them; the message shows ten.
+        /// All of them; the message shows the first of each kind.
         problems: Vec<Problem>,
         /// Utterances looked at.
         total: usize,
@@ -69,13 +92,15 @@ pub enum DataError {
     },
     /// An utterance is longer than a batch may be.
     #[error(
-        "utterance {id:?} pads to {padded_s:.2} s (at its slowest speed) but data.batch_s is {batch_s}; raise data.batch_s or lower data.max_duration_s"
+        "utterance {id:?} pads to {padded_s:.2} s (at its slowest speed{counted}) but data.batch_s is {batch_s}; raise data.batch_s or lower data.max_duration_s", counted = counted(*padded_s, *counted_s)
     )]
     LongerThanBatch {
         /// The longest utterance.
         id: String,
         /// Its padded length.
         padded_s: f64,
+        /// What that counts for with `data.quadratic_duration_s`.
+        counted_s: f64,
         /// The bound.
         batch_s: f64,
     },
@@ -103,6 +128,23 @@ pub enum DataError {
         unknown: UnknownCharacters,
         /// Place of the first.
         first: String,
+    },
+    /// The augmentation cannot be done.
+    #[error(transparent)]
+    Augment(#[from] AugmentError),
+    /// Too many recordings went bad during the run.
+    #[error(
+        "{count} of {total} training recordings could not be read any more, which is beyond data.max_bad_percent = {limit_percent}; the last: {last}"
+    )]
+    TooManyBad {
+        /// Distinct utterances left out.
+        count: usize,
+        /// Utterances of the training set.
+        total: usize,
+        /// The limit.
+        limit_percent: f64,
+        /// What is wrong with the last.
+        last: String,
     },
     /// A recording that was sound when surveyed is not any more.
     #[error("utterance {id:?}: {source}")]

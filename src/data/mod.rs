@@ -6,12 +6,18 @@
 
 pub mod balance;
 mod batch;
+mod buckets;
 mod config;
 pub mod dataset;
 mod error;
+mod fault;
+pub mod fix;
 pub mod loader;
 pub mod manifest;
+mod measure;
+mod permutation;
 mod random;
+pub mod report;
 pub mod sampler;
 pub mod survey;
 
@@ -19,7 +25,9 @@ pub use batch::Batch;
 pub use config::{DataConfig, DurationMismatch, EmptyText};
 pub use dataset::{Dataset, Item};
 pub use error::{DataError, Problem};
+pub use fault::Fault;
 pub use loader::{EvalLoader, TrainLoader};
 pub use manifest::{ManifestError, Utterance};
-pub use sampler::{Cursor, EpochPlan, Padding, PlannedBatch, Sampler};
-pub use survey::{DropReason, Dropped, Survey, Surveyed, survey};
+pub use measure::Measured;
+pub use sampler::{Cursor, Padding, PlannedBatch, Sampler};
+pub use survey::{Depth, DropReason, Dropped, Findings, Survey, Surveyed, inspect, survey};

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 /// What a stream is used for; different purposes never share numbers.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
-    /// Which utterances share a batch.
+    /// Which utterances of a bucket share a batch.
     Shuffle = 1,
     /// In which order batches come.
     Order = 2,
@@ -15,6 +15,12 @@ pub(super) enum Purpose {
     Augment = 3,
     /// Speed of one utterance.
     Speed = 4,
+    /// The room of one utterance.
+    Rir = 5,
+    /// The noise of one utterance.
+    Noise = 6,
+    /// The gain of one utterance.
+    Gain = 7,
 }
 
 /// The stream of one purpose in one epoch; `index` is a bucket or an utterance.

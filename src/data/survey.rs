@@ -1,6 +1,7 @@
-//! The check before training: every recording is decoded once, in parallel, and measured. What is
-//! broken is collected, all of it, and stops the run; what is merely unwanted (too short, too long, an
-//! empty transcript) is dropped, with its reason, its count and its hours.
+//! The look at the data before training: every recording is decoded once, in parallel. What is broken
+//! is collected, all of it, and stops the run; what is merely unwanted (too short, too long, an empty
+//! transcript) is dropped, with its reason, its count and its hours. `asr-train check` looks the same way
+//! and measures besides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,26 +9,45 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::{DataConfig, DataError, DurationMismatch, EmptyText, Problem, Utterance};
+use super::{
+    DataConfig, DataError, DurationMismatch, EmptyText, Fault, Measured, Problem, Utterance,
+};
 use crate::audio;
 
 /// A manifest's duration may be this far off, or this share of it: manifests round.
 const DURATION_TOLERANCE_S: f64 = 0.1;
 const DURATION_TOLERANCE: f64 = 0.01;
 
+/// Utterances whose outcomes are collected together.
+const AT_ONCE: usize = 1 << 16;
+
 /// An utterance whose audio was decoded and measured.
 #[derive(Clone, Debug)]
 pub struct Surveyed {
     /// The line of the manifest.
     pub utterance: Utterance,
-    /// The transcript after `data.normalizer`.
-    pub text: String,
+    /// The transcript after `data.normalizer`, where that changed it.
+    other_text: Option<Box<str>>,
     /// Samples at the features' rate.
     pub num_samples: usize,
     /// Length of the audio.
     pub duration_s: f64,
     /// The samples, while the cache has room.
     pub samples: Option<Arc<[f32]>>,
+    /// What else was measured, if it was asked for.
+    pub measured: Option<Box<Measured>>,
+}
+
+impl Surveyed {
+    /// The transcript after `data.normalizer`.
+    pub fn text(&self) -> &str {
+        self.other_text.as_deref().unwrap_or_else(|| self.utterance.text())
+    }
+
+    /// What a [`super::Dataset`] keeps of it.
+    pub(super) fn into_parts(self) -> (Utterance, Option<Box<str>>, Option<Arc<[f32]>>) {
+        (self.utterance, self.other_text, self.samples)
+    }
 }
 
 /// Why an utterance is not used.
@@ -102,48 +122,100 @@ pub fn by_reason(dropped: &[Dropped]) -> BTreeMap<DropReason, (usize, f64)> {
 enum Outcome {
     Kept(Surveyed, bool),
     Dropped(Dropped),
-    Broken(Problem),
+    Broken(Box<Problem>),
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// What training needs; samples are kept in memory up to `data.cache_audio_mb`.
+    Training,
+    /// Silence, clipping and fingerprints besides; no samples are kept.
+    Measured,
+}
+
+/// All that was found in the utterances of one split, broken ones included.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What can be used, and what was dropped.
+    pub survey: Survey,
+    /// What is broken, in the order of the manifests.
+    pub problems: Vec<Problem>,
+    /// Utterances looked at.
+    pub total: usize,
+    /// Seconds of audio that the manifests declare.
+    pub declared_s: f64,
+}
+
+impl Findings {
+    /// What can be used.
+    ///
+    /// # Errors
+    /// [`DataError::Broken`] with every broken utterance; [`DataError::NothingLeft`] when all were
+    /// dropped.
+    pub fn into_survey(self) -> Result<Survey, DataError> {
+        let Findings { survey, problems, total, .. } = self;
+        if !problems.is_empty() {
+            return Err(DataError::Broken { problems, total });
+        }
+        if survey.kept.is_empty() {
+            return Err(DataError::NothingLeft { total, reasons: summary(&survey.dropped) });
+        }
+        Ok(survey)
+    }
 }
 
 /// Decodes and measures `utterances`; `progress` is told each finished one, from any thread.
 ///
 /// # Errors
-/// [`DataError::Broken`] with every broken utterance; [`DataError::NothingLeft`] when all were dropped.
+/// As [`Findings::into_survey`], and settings without a meaning.
 pub fn survey(
     utterances: Vec<Utterance>,
     config: &DataConfig,
     sample_rate_hz: u32,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Survey, DataError> {
-    config.validate()?;
-    let total = utterances.len();
-    let cache_left = AtomicUsize::new((config.cache_audio_mb << 20) / size_of::<f32>());
-    let outcomes: Vec<Outcome> = utterances
-        .into_par_iter()
-        .map(|utterance| {
-            let outcome = look(utterance, config, sample_rate_hz, &cache_left);
-            progress();
-            outcome
-        })
-        .collect();
+    inspect(utterances, config, sample_rate_hz, Depth::Training, progress)?.into_survey()
+}
 
-    let mut found = Survey::default();
-    let mut problems = Vec::new();
-    for outcome in outcomes {
-        match outcome {
-            Outcome::Kept(surveyed, mismatch) => {
-                found.duration_mismatches += usize::from(mismatch);
-                found.kept.push(surveyed);
+/// [`survey`] that goes on where something is broken.
+///
+/// # Errors
+/// When a setting has no meaning.
+pub fn inspect(
+    utterances: Vec<Utterance>,
+    config: &DataConfig,
+    sample_rate_hz: u32,
+    depth: Depth,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Findings, DataError> {
+    config.validate()?;
+    let mut found = Findings {
+        total: utterances.len(),
+        declared_s: utterances.iter().filter_map(Utterance::duration_s).sum(),
+        ..Findings::default()
+    };
+    let cache_mb = if depth == Depth::Training { config.cache_audio_mb } else { 0 };
+    let cache_left = AtomicUsize::new((cache_mb << 20) / size_of::<f32>());
+    let look = |utterance: &Utterance| {
+        let outcome = look(utterance.clone(), config, sample_rate_hz, depth, &cache_left);
+        progress();
+        outcome
+    };
+    found.survey.kept.reserve_exact(utterances.len());
+    // Some at a time: what was found of millions is not held twice.
+    for part in utterances.chunks(AT_ONCE) {
+        let outcomes: Vec<Outcome> = part.par_iter().map(look).collect();
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Kept(surveyed, mismatch) => {
+                    found.survey.duration_mismatches += usize::from(mismatch);
+                    found.survey.kept.push(surveyed);
+                }
+                Outcome::Dropped(dropped) => found.survey.dropped.push(dropped),
+                Outcome::Broken(problem) => found.problems.push(*problem),
             }
-            Outcome::Dropped(dropped) => found.dropped.push(dropped),
-            Outcome::Broken(problem) => problems.push(problem),
         }
-    }
-    if !problems.is_empty() {
-        return Err(DataError::Broken { problems, total });
-    }
-    if found.kept.is_empty() {
-        return Err(DataError::NothingLeft { total, reasons: summary(&found.dropped) });
     }
     Ok(found)
 }
@@ -161,24 +233,26 @@ fn look(
     utterance: Utterance,
     config: &DataConfig,
     rate_hz: u32,
+    depth: Depth,
     cache_left: &AtomicUsize,
 ) -> Outcome {
     let text = config.normalizer.normalize(utterance.text());
-    let broken = |utterance: &Utterance, reason: String| {
-        Outcome::Broken(Problem {
+    let broken = |utterance: &Utterance, fault: Fault, reason: String| {
+        Outcome::Broken(Box::new(Problem {
             manifest: utterance.manifest().to_path_buf(),
             line: utterance.line(),
             id: utterance.id().to_owned(),
+            fault,
             reason,
-        })
+        }))
     };
     if text.trim().is_empty() && config.empty_text == EmptyText::Error {
         let reason = "its transcript is empty; set data.empty_text to \"keep\" or \"drop\", or write what is said";
-        return broken(&utterance, reason.into());
+        return broken(&utterance, Fault::EmptyText, reason.into());
     }
     let waveform = match read(&utterance, config, rate_hz) {
         Ok(waveform) => waveform,
-        Err(error) => return broken(&utterance, error.to_string()),
+        Err(error) => return broken(&utterance, Fault::of(&error), error.to_string()),
     };
     let duration_s = waveform.duration_s();
     let claimed = utterance.duration_s().filter(|claimed| {
@@ -188,6 +262,7 @@ fn look(
         let path = utterance.audio();
         return broken(
             &utterance,
+            Fault::Duration,
             format!(
                 "the manifest says {claimed} s but {path} has {duration_s:.3} s; correct the manifest, or set data.duration_mismatch = \"warn\""
             ),
@@ -208,8 +283,11 @@ fn look(
     let num_samples = waveform.samples.len();
     let take = |left: usize| left.checked_sub(num_samples);
     let cached = cache_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+    let measured = (depth == Depth::Measured).then(|| Box::new(Measured::of(&waveform)));
+    let other_text = (text != utterance.text()).then(|| text.into_boxed_str());
     let samples = cached.then(|| waveform.samples.into());
-    Outcome::Kept(Surveyed { utterance, text, num_samples, duration_s, samples }, claimed.is_some())
+    let surveyed = Surveyed { utterance, other_text, num_samples, duration_s, samples, measured };
+    Outcome::Kept(surveyed, claimed.is_some())
 }
 
 /// The audio of an utterance. A duration without an offset is a claim about the whole recording; with
@@ -236,6 +314,15 @@ pub(super) mod tests {
 
     /// Recordings of these lengths (in samples) and transcripts, and their manifest.
     pub(crate) fn corpus(scratch: &Scratch, parts: &[(usize, &str)]) -> Vec<Utterance> {
+        corpus_with(scratch, parts, |_, _| {})
+    }
+
+    /// The same with the lines of the manifest changed.
+    pub(crate) fn corpus_with(
+        scratch: &Scratch,
+        parts: &[(usize, &str)],
+        change: impl Fn(usize, &mut serde_json::Value),
+    ) -> Vec<Utterance> {
         let mut text = String::new();
         for (i, (len, transcript)) in parts.iter().enumerate() {
             let noise = (0..*len).map(|n| ((n * 7_919 + i * 104_729) % 1_000) as f32 / 4_000.0);
@@ -245,7 +332,8 @@ pub(super) mod tests {
                 .map(|(a, b)| a * 0.5 + b)
                 .collect();
             scratch.wav(&format!("u{i}.wav"), 16_000, &[&samples]);
-            let line = serde_json::json!({"audio_filepath": format!("u{i}.wav"), "text": transcript, "duration": *len as f64 / 16_000.0});
+            let mut line = serde_json::json!({"audio_filepath": format!("u{i}.wav"), "text": transcript, "duration": *len as f64 / 16_000.0});
+            change(i, &mut line);
             text += &format!("{line}\n");
         }
         manifest::read(&scratch.write("m.jsonl", text.as_bytes())).unwrap()
@@ -296,7 +384,15 @@ pub(super) mod tests {
         let utterances = manifest::read(&path).unwrap();
         let error = run(utterances.clone(), &DataConfig::default()).unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with("15 of 15 utterances") && text.contains("and 5 more"), "{text}");
+        assert!(text.starts_with("15 of 15 utterances"), "{text}");
+        for (fault, more) in [
+            ("13 recordings hold no samples", "and 10 more"),
+            ("1 recordings cannot be opened", "m.jsonl:15: utterance \"u14\""),
+            ("1 durations in the manifest", "m.jsonl:1: utterance \"u0\""),
+        ] {
+            assert!(text.contains(fault) && text.contains(more), "{text}");
+        }
+        assert!(text.lines().count() < 12, "one fault is not told fifteen times: {text}");
         assert!(text.contains("m.jsonl:1: utterance \"u0\": the manifest says 0.7 s"), "{text}");
         assert!(text.contains("m.jsonl:2: utterance \"u1\"") && text.contains("0 bytes"), "{text}");
         let DataError::Broken { problems, .. } = error else { panic!() };

@@ -102,7 +102,7 @@ impl Recogniser {
             .zip(&found.hypotheses)
             .map(|(item, hypothesis)| ScoredUtterance {
                 id: item.utterance.id().to_owned(),
-                reference: item.text.clone(),
+                reference: item.text().to_owned(),
                 hypothesis: normalizer.normalize(hypothesis),
                 duration_s: item.duration_s,
             })

@@ -1,6 +1,6 @@
 //! Log-mel features, one implementation for training and evaluation, in NeMo's convention: the one of
 //! `AudioToMelSpectrogramPreprocessor` and of Hugging Face's `ParakeetFeatureExtractor`, against whose
-//! output the golden vectors of the tests were made. Augmentation by masking is [`SpecAugmentConfig`].
+//! output the golden vectors of the tests were made.
 //!
 //! Refused: a configuration without a meaning, see [`LogMelConfig::validate`].
 
@@ -8,11 +8,9 @@ mod config;
 mod logmel;
 mod mel;
 mod normalize;
-mod spec_augment;
 
 pub use config::{FeatureError, LogMelConfig, Normalize};
 pub use logmel::{LogMel, LogMelScratch};
-pub use spec_augment::SpecAugmentConfig;
 
 /// Features of one utterance: `[T, F]`, frame by frame.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,7 +16,7 @@ use crate::config::RunConfig;
 use crate::data::{Batch, Cursor, Padding, TrainLoader};
 use crate::interrupt::Interrupt;
 use crate::policy::Link;
-use crate::prepare::prepare;
+use crate::prepare::{Prepared, prepare};
 use crate::progress::{MetricsLog, Screen};
 use crate::schedule::Schedule;
 
@@ -100,7 +100,7 @@ pub fn train(
     let mut batches = TrainLoader::new(
         Arc::clone(&prepared.train),
         Arc::clone(&prepared.sampler),
-        config.spec_augment.clone(),
+        Arc::clone(&prepared.augmenter),
         session.progress.next,
     )?;
     let mut nonfinite = NonFinite::new(config.optim.max_nonfinite_steps);
@@ -149,6 +149,9 @@ pub fn train(
         }
     }
     bar.finish();
+    if !batches.left_out().is_empty() {
+        screen.print(&left_out(&prepared, &batches));
+    }
     Ok(Outcome::Finished)
 }
 
@@ -163,6 +166,16 @@ pub(crate) fn total_steps(config: &RunConfig, batches_per_epoch: usize) -> usize
 fn validates(config: &RunConfig, first: Cursor, next: Cursor) -> bool {
     let every = config.train.validate_every as u64;
     next.epoch / every > first.epoch / every
+}
+
+/// Says how many recordings went bad during the run; each was named when it happened.
+fn left_out(prepared: &Prepared, batches: &TrainLoader) -> String {
+    let hours = batches.left_out().iter().map(|index| prepared.train.items()[*index].duration_s);
+    format!(
+        "left out: {} recordings that could not be read any more ({:.2} h)",
+        batches.left_out().len(),
+        hours.sum::<f64>() / 3_600.0
+    )
 }
 
 /// The next `count` batches, which together make one step, and the place of the last.

@@ -145,9 +145,9 @@ impl Session {
         let mut pairs = Vec::new();
         for (item, hypothesis) in prepared.dev.items().iter().zip(&found.hypotheses) {
             let hypothesis = normalizer.normalize(hypothesis);
-            score.add(&item.text, &hypothesis);
+            score.add(item.text(), &hypothesis);
             if pairs.len() < self.config.train.show_pairs {
-                pairs.push((item.text.clone(), hypothesis));
+                pairs.push((item.text().to_owned(), hypothesis));
             }
         }
         let wer = score.wer();
