@@ -67,11 +67,17 @@ pub(super) fn make(
             || dataset.log_mel().scratch(),
             |scratch, (rows, (&utterance, &speed))| {
                 let samples = dataset.samples(utterance, speed)?;
-                let mut made = dataset.log_mel().compute(scratch, &samples);
-                if let Some((how, epoch)) = augmentation {
-                    let mut rng = stream(how.seed, epoch, Purpose::Augment, utterance as u64);
-                    how.spec_augment.apply(&mut made, &mut rng);
-                }
+                let made = match augmentation {
+                    None => dataset.log_mel().compute(scratch, &samples),
+                    Some((how, epoch)) => {
+                        let rng = |purpose| stream(how.seed, epoch, purpose, utterance as u64);
+                        let mut noise = rng(Purpose::Dither);
+                        let mut made =
+                            dataset.log_mel().compute_dithered(scratch, &samples, &mut noise);
+                        how.spec_augment.apply(&mut made, &mut rng(Purpose::Augment));
+                        made
+                    }
+                };
                 rows[..made.data.len()].copy_from_slice(&made.data);
                 Ok((made.num_frames, samples.len()))
             },

@@ -15,6 +15,8 @@ pub(super) enum Purpose {
     Augment = 3,
     /// Speed of one utterance.
     Speed = 4,
+    /// Dither of one utterance.
+    Dither = 8,
 }
 
 /// The stream of one purpose in one epoch; `index` is a bucket or an utterance.

@@ -1,5 +1,5 @@
 //! Where frames lie and what they see: how many there are, which sample the first begins with, and
-//! the signal with as much of its surroundings as they reach.
+//! which sample stands for one that is not there.
 //!
 //! A frame is its window; the zeros up to the transform's length move nothing but phases.
 
@@ -49,7 +49,7 @@ impl Framing {
 impl Edges {
     /// The sample of a signal of `len` (not 0) that stands at `index`. Signals shorter than what is
     /// missing are reflected again and again, where PyTorch refuses them.
-    fn source(self, index: isize, len: usize) -> Option<usize> {
+    pub(super) fn source(self, index: isize, len: usize) -> Option<usize> {
         let len = len as isize;
         let source = match self {
             Edges::Zeros => {
@@ -68,42 +68,11 @@ impl Edges {
         };
         Some(source as usize)
     }
-
-    /// Appends samples `first..end` of the endless signal around `signal` (not empty).
-    pub(super) fn extend(self, signal: &[f64], first: isize, end: isize, out: &mut Vec<f64>) {
-        let len = signal.len() as isize;
-        let outside = |index: isize| self.source(index, signal.len()).map_or(0.0, |at| signal[at]);
-        out.extend((first..end.min(0)).map(outside));
-        let (inside, inside_end) = (first.clamp(0, len), end.clamp(0, len));
-        if inside < inside_end {
-            out.extend_from_slice(&signal[inside as usize..inside_end as usize]);
-        }
-        out.extend((first.max(len)..end).map(outside));
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edges_are_as_drawn() {
-        let drawn = |edges: Edges, first, end| {
-            let mut out = Vec::new();
-            edges.extend(&[1.0, 2.0, 3.0], first, end, &mut out);
-            out
-        };
-        assert_eq!(drawn(Edges::Zeros, -2, 5), [0., 0., 1., 2., 3., 0., 0.]);
-        assert_eq!(drawn(Edges::Reflect, -3, 6), [2., 3., 2., 1., 2., 3., 2., 1., 2.]);
-        assert_eq!(drawn(Edges::Mirror, -4, 7), [3., 3., 2., 1., 1., 2., 3., 3., 2., 1., 1.]);
-        assert_eq!(drawn(Edges::Mirror, 1, 2), [2.]);
-        assert_eq!(drawn(Edges::Zeros, 4, 6), [0., 0.]);
-        assert_eq!(drawn(Edges::Zeros, -6, -4), [0., 0.]);
-        let mut one = Vec::new();
-        Edges::Reflect.extend(&[7.0], -2, 3, &mut one);
-        Edges::Mirror.extend(&[7.0], -2, 3, &mut one);
-        assert_eq!(one, [7.0; 10]);
-    }
 
     #[test]
     fn more_samples_never_have_fewer_frames_and_snipped_ones_fit() {

@@ -9,8 +9,9 @@ use super::compression::Compression;
 use super::dither::add_noise;
 use super::mel::{LANES, Lanes, MelBank, mel_matrix};
 use super::normalize::normalize;
+use super::signal::Signal;
 use super::spectrum::{SpectrumPlan, SpectrumScratch};
-use super::{FeatureError, Features, LogMelConfig, PreemphasisOver};
+use super::{FeatureError, Features, LogMelConfig};
 
 /// Everything that depends on the settings alone.
 pub struct LogMel {
@@ -22,8 +23,9 @@ pub struct LogMel {
 
 /// Work space of one thread.
 pub struct LogMelScratch {
-    samples: Vec<f64>,
-    /// From the first sample of the first frame to the last of the last.
+    /// Of an utterance with dither.
+    dithered: Vec<f64>,
+    /// What a block of frames sees.
     signal: Vec<f64>,
     spectrum: SpectrumScratch,
     powers: Vec<Lanes>,
@@ -53,8 +55,8 @@ impl LogMel {
     /// Work space for [`LogMel::compute`].
     pub fn scratch(&self) -> LogMelScratch {
         LogMelScratch {
-            samples: Vec::new(),
-            signal: Vec::new(),
+            dithered: Vec::new(),
+            signal: vec![0.0; (LANES - 1) * self.config.hop_len() + self.config.window_len()],
             spectrum: self.spectrum.scratch(),
             powers: vec![[0.0; LANES]; self.spectrum.num_bins()],
             bands: vec![[0.0; LANES]; self.config.num_mels],
@@ -63,8 +65,8 @@ impl LogMel {
 
     /// The features of one utterance, without dither.
     pub fn compute(&self, scratch: &mut LogMelScratch, samples: &[f32]) -> Features {
-        self.scale(samples, &mut scratch.samples);
-        self.finish(scratch)
+        let signal = Signal::new(&self.config, samples, self.config.input_scale);
+        self.features(scratch, &signal, samples.len())
     }
 
     /// The features of one training utterance, with the dither of the settings from `rng`. Without
@@ -75,53 +77,35 @@ impl LogMel {
         samples: &[f32],
         rng: &mut impl Rng,
     ) -> Features {
-        self.scale(samples, &mut scratch.samples);
-        if self.config.dither > 0.0 {
-            add_noise(&mut scratch.samples, self.config.dither, rng);
+        if self.config.dither == 0.0 {
+            return self.compute(scratch, samples);
         }
-        self.finish(scratch)
+        let mut dithered = std::mem::take(&mut scratch.dithered);
+        dithered.clear();
+        dithered.extend(samples.iter().map(|x| f64::from(*x) * self.config.input_scale));
+        add_noise(&mut dithered, self.config.dither, rng);
+        let signal = Signal::new(&self.config, &dithered, 1.0);
+        let features = self.features(scratch, &signal, samples.len());
+        scratch.dithered = dithered;
+        features
     }
 
-    fn scale(&self, samples: &[f32], out: &mut Vec<f64>) {
-        let scale = self.config.input_scale;
-        out.clear();
-        out.extend(samples.iter().map(|x| f64::from(*x) * scale));
-    }
-
-    fn finish(&self, scratch: &mut LogMelScratch) -> Features {
-        let num_mels = self.config.num_mels;
-        let num_frames = self.config.num_frames(scratch.samples.len());
-        let mut data = vec![0.0; num_frames * num_mels];
-        if num_frames > 0 {
-            self.lay_out(scratch, num_frames);
-            self.fill(scratch, &mut data);
-            self.compression.finish(&mut data);
-            normalize(self.config.normalize, &mut data, num_mels);
-        }
-        Features { data, num_frames, num_mels }
-    }
-
-    /// The signal from the first frame to the last, emphasised where the filter runs over it.
-    fn lay_out(&self, scratch: &mut LogMelScratch, num_frames: usize) {
+    fn features<S: Copy + Into<f64>>(
+        &self,
+        scratch: &mut LogMelScratch,
+        signal: &Signal<S>,
+        num_samples: usize,
+    ) -> Features {
         let config = &self.config;
-        let (window_len, hop) = (config.window_len(), config.hop_len());
-        if config.preemphasis_over == PreemphasisOver::Signal && config.preemphasis != 0.0 {
-            for n in (1..scratch.samples.len()).rev() {
-                scratch.samples[n] -= config.preemphasis * scratch.samples[n - 1];
-            }
-        }
+        let (num_mels, hop, window_len) = (config.num_mels, config.hop_len(), config.window_len());
+        let num_frames = config.num_frames(num_samples);
         let first = config.framing.first_sample(window_len, hop, config.n_fft);
-        let end = first + ((num_frames - 1) * hop + window_len) as isize;
-        scratch.signal.clear();
-        config.edges.extend(&scratch.samples, first, end, &mut scratch.signal);
-    }
-
-    fn fill(&self, scratch: &mut LogMelScratch, data: &mut [f32]) {
-        let (num_mels, hop) = (self.config.num_mels, self.config.hop_len());
+        let mut data = vec![0.0; num_frames * num_mels];
         for (block, rows) in data.chunks_mut(LANES * num_mels).enumerate() {
-            let signal = &scratch.signal[block * LANES * hop..];
-            let num_frames = rows.len() / num_mels;
-            self.spectrum.block(signal, num_frames, &mut scratch.spectrum, &mut scratch.powers);
+            let count = rows.len() / num_mels;
+            let seen = &mut scratch.signal[..(count - 1) * hop + window_len];
+            signal.read(first + (block * LANES * hop) as isize, seen);
+            self.spectrum.block(seen, count, &mut scratch.spectrum, &mut scratch.powers);
             self.mel.apply(&scratch.powers, &mut scratch.bands);
             for (lane, row) in rows.chunks_exact_mut(num_mels).enumerate() {
                 for (x, band) in row.iter_mut().zip(&scratch.bands) {
@@ -130,6 +114,9 @@ impl LogMel {
             }
             self.compression.logarithms(rows);
         }
+        self.compression.finish(&mut data);
+        normalize(config.normalize, &mut data, num_mels);
+        Features { data, num_frames, num_mels }
     }
 }
 

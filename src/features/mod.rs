@@ -18,6 +18,7 @@ mod logmel;
 mod mel;
 mod normalize;
 mod preset;
+mod signal;
 #[cfg(test)]
 mod signals;
 mod spec_augment;

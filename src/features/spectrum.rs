@@ -11,11 +11,8 @@ use multiversion::multiversion;
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
-use super::mel::{LANES, Lanes};
+use super::mel::Lanes;
 use super::{LogMelConfig, PreemphasisOver, Spectrum};
-
-/// Transforms of a block of frames.
-const PAIRS: usize = LANES / 2;
 
 /// Everything that depends on the settings alone.
 pub(super) struct SpectrumPlan {
@@ -31,10 +28,11 @@ pub(super) struct SpectrumPlan {
 
 /// Work space of one thread.
 pub(super) struct SpectrumScratch {
-    transforms: Vec<Complex<f64>>,
+    transform: Vec<Complex<f64>>,
     fft: Vec<Complex<f64>>,
-    /// The two frames of a pair.
+    /// The two frames of a pair, where they are worked on.
     frames: [Vec<f64>; 2],
+    silence: Vec<f64>,
 }
 
 impl SpectrumPlan {
@@ -56,9 +54,10 @@ impl SpectrumPlan {
     pub(super) fn scratch(&self) -> SpectrumScratch {
         let zero = Complex::new(0.0, 0.0);
         SpectrumScratch {
-            transforms: vec![zero; PAIRS * self.n_fft],
+            transform: vec![zero; self.n_fft],
             fft: vec![zero; self.fft.get_inplace_scratch_len()],
             frames: [vec![0.0; self.window.len()], vec![0.0; self.window.len()]],
+            silence: vec![0.0; self.window.len()],
         }
     }
 
@@ -67,7 +66,7 @@ impl SpectrumPlan {
         self.n_fft / 2 + 1
     }
 
-    /// The spectra of frames `0..num_frames` (at most [`LANES`]) of a signal that begins with the first
+    /// The spectra of frames `0..num_frames` (at most eight) of a signal that begins with the first
     /// of them: `[num_bins]` times a value of each frame. Lanes without a frame are left as they are.
     pub(super) fn block(
         &self,
@@ -76,20 +75,15 @@ impl SpectrumPlan {
         scratch: &mut SpectrumScratch,
         powers: &mut [Lanes],
     ) {
-        let num_pairs = num_frames.div_ceil(2);
-        let transforms = &mut scratch.transforms[..num_pairs * self.n_fft];
-        for (pair, transform) in transforms.chunks_exact_mut(self.n_fft).enumerate() {
-            let [first, second] = &mut scratch.frames;
-            self.load(signal, 2 * pair, first);
-            if 2 * pair + 1 < num_frames {
-                self.load(signal, 2 * pair + 1, second);
-            } else {
-                second.fill(0.0);
-            }
+        let SpectrumScratch { transform, fft, frames: [first, second], silence } = scratch;
+        for pair in 0..num_frames.div_ceil(2) {
+            let first = self.frame(signal, 2 * pair, first);
+            let second = match 2 * pair + 1 {
+                index if index < num_frames => self.frame(signal, index, second),
+                _ => silence,
+            };
             interleave(first, second, &self.window, transform);
-        }
-        self.fft.process_with_scratch(transforms, &mut scratch.fft);
-        for (pair, transform) in transforms.chunks_exact(self.n_fft).enumerate() {
+            self.fft.process_with_scratch(transform, fft);
             squares(transform, pair, powers);
         }
         if self.is_magnitude {
@@ -98,22 +92,25 @@ impl SpectrumPlan {
     }
 
     /// Frame `index`, still without its window.
-    fn load(&self, signal: &[f64], index: usize, frame: &mut [f64]) {
-        frame.copy_from_slice(&signal[index * self.hop..][..frame.len()]);
+    fn frame<'a>(&self, signal: &'a [f64], index: usize, work: &'a mut [f64]) -> &'a [f64] {
+        let frame = &signal[index * self.hop..][..work.len()];
+        if !self.remove_dc && self.preemphasis == 0.0 {
+            return frame;
+        }
+        work.copy_from_slice(frame);
         if self.remove_dc {
-            subtract_mean(frame);
+            subtract_mean(work);
         }
-        if self.preemphasis != 0.0 {
-            let first = frame[0];
-            emphasise(frame, self.preemphasis);
-            frame[0] = first - self.preemphasis * first;
-        }
+        let first = work[0];
+        emphasise(work, self.preemphasis);
+        work[0] = first - self.preemphasis * first;
+        work
     }
 }
 
 #[multiversion(targets("x86_64+avx2+fma", "x86_64+avx512f"))]
 fn subtract_mean(frame: &mut [f64]) {
-    // Sums in four lanes, which the compiler may not make of one sum by itself.
+    // Sums in eight lanes, which the compiler may not make of one sum by itself.
     let mut sums = [0.0_f64; 8];
     let (chunks, rest) = frame.as_chunks::<8>();
     for chunk in chunks {
@@ -130,9 +127,9 @@ fn subtract_mean(frame: &mut [f64]) {
 
 /// `x[n] - c x[n - 1]` for all but the first.
 #[multiversion(targets("x86_64+avx2+fma", "x86_64+avx512f"))]
-fn emphasise(frame: &mut [f64], c: f64) {
-    for n in (1..frame.len()).rev() {
-        frame[n] -= c * frame[n - 1];
+fn emphasise(samples: &mut [f64], c: f64) {
+    for n in (1..samples.len()).rev() {
+        samples[n] -= c * samples[n - 1];
     }
 }
 
@@ -165,6 +162,7 @@ fn squares(z: &[Complex<f64>], pair: usize, powers: &mut [Lanes]) {
 #[cfg(test)]
 mod tests {
     use super::super::Preset;
+    use super::super::mel::LANES;
     use super::*;
 
     #[test]
