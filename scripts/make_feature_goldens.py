@@ -297,7 +297,7 @@ def rounded(rows):
     return [[round(float(x), 5) for x in row] for row in rows]
 
 
-def case(name, samples, precise, ordinary, normalized):
+def case(name, is_speech, samples, precise, ordinary, normalized):
     """One signal through one configuration."""
     toolkit, refused = attempt(ordinary, samples)
     if refused is None and not np.isfinite(toolkit).all():
@@ -311,14 +311,14 @@ def case(name, samples, precise, ordinary, normalized):
     frames = {0, num_frames // 2, num_frames - 1}
     if name.startswith("length"):
         frames = {num_frames - 1}
-    if name == "speech":
+    if is_speech:
         frames |= set(range(0, num_frames, 12))
     frames = sorted(frames & set(range(num_frames)))
     made = {"name": name, "num_frames": num_frames, "frames": frames}
     if exact is not None:
         made["log_mel"] = rounded(exact[frames])
         made["f32_error"] = float(f"{np.abs(exact - toolkit).max(initial=0):.2g}")
-    if exact is None or name == "speech":
+    if exact is None or is_speech:
         made["toolkit"] = rounded(toolkit[frames])
     # It normalises in f32 only. A band that is nearly constant is divided by nearly nothing: together
     # with its errors that is nothing to agree with.
@@ -351,7 +351,10 @@ def main():
     write(args.out / "signals.json", head, "signals", rows)
     for name, settings, toolkit, (precise, ordinary, *normalized), is_whole in CONFIGURATIONS:
         kept = [s for s in made if is_whole or args.audio or s[0] in FEW]
-        cases = [case(n, x * scale, precise, ordinary, *(normalized or [None])) for n, x, scale in kept]
+        cases = [
+            case(n, n == "speech" or bool(args.audio), x * scale, precise, ordinary, *(normalized or [None]))
+            for n, x, scale in kept
+        ]
         head = {
             "made_by": "scripts/make_feature_goldens.py",
             "toolkit": toolkit,

@@ -99,10 +99,10 @@ fn compare(signals: &str, goldens: &str) -> Compared {
             assert!(distance < TOLERANCE, "{place}: the definition is off by {distance:.1e}");
         }
         if let Some(want) = &case.toolkit {
-            // The tolerance, and how far the toolkit's float32 is from its own f64.
+            // How far the toolkit's float32 is from its own f64 counts too; it is rounded to two digits.
             let distance = largest_distance(&fast_way, &case.frames, want);
             println!("{place}: {distance:.1e} from the toolkit in f32");
-            assert!(distance < TOLERANCE + error, "{place}: {distance:.1e}");
+            assert!(distance < TOLERANCE + 1.06 * error, "{place}: {distance:.1e}");
             compared.toolkits += 1;
         }
         if let Some(want) = &case.normalized {
