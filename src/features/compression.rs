@@ -117,7 +117,7 @@ mod tests {
         let kaldi = compression(Preset::Kaldi);
         kaldi.logarithms(&mut values);
         for (x, got) in energies.iter().zip(&values) {
-            let want = f64::from(x.max(f32::EPSILON).min(f32::MAX)).ln();
+            let want = f64::from(x.clamp(f32::EPSILON, f32::MAX)).ln();
             assert!((f64::from(*got) - want).abs() < 1e-5, "{x} {got} {want}");
         }
         assert_eq!(values[0], f32::EPSILON.ln());

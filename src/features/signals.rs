@@ -16,7 +16,7 @@ pub(super) fn extremes(window_len: usize, hop: usize) -> Vec<(String, Vec<f32>)>
     let rising = |i: usize| (i as f32 * i as f32 * 5e-4).sin();
     let mut impulse = vec![0.0; 1_500];
     impulse[777] = 1.0;
-    let mut signals: Vec<(&str, Vec<f32>)> = vec![
+    let signals = [
         ("silence", vec![0.0; 1_200]),
         ("dc", vec![0.3; 1_200]),
         ("dc of full scale", vec![-1.0; 1_200]),
@@ -26,17 +26,18 @@ pub(super) fn extremes(window_len: usize, hop: usize) -> Vec<(String, Vec<f32>)>
         ("tiny noise", noise(2, 1_700, 1e-6)),
         ("clipped", noise(3, 1_700, 3.0).into_iter().map(|x| x.clamp(-1.0, 1.0)).collect()),
         ("chirp", (0..2_000).map(|i| 0.8 * rising(i)).collect()),
-        ("tone", (0..1_500).map(|i| 0.5 * (i as f32 * 0.392_699_1).sin()).collect()),
+        (
+            "tone",
+            (0..1_500).map(|i| 0.5 * (i as f32 * std::f32::consts::FRAC_PI_8).sin()).collect(),
+        ),
         ("loud then silent", {
             let mut signal = noise(4, 800, 1.0);
             signal.resize(2_400, 0.0);
             signal
         }),
-    ]
-    .into_iter()
-    .collect();
+    ];
     let mut named: Vec<(String, Vec<f32>)> =
-        signals.drain(..).map(|(name, signal)| (name.to_owned(), signal)).collect();
+        signals.map(|(name, signal)| (name.to_owned(), signal)).into();
     let lens = [0, 1, 2, 3, hop / 2 - 1, hop / 2, hop - 1, hop, hop + 1, window_len / 2];
     let longer =
         [window_len - 1, window_len, window_len + 1, window_len + hop - 1, window_len + hop];
