@@ -192,6 +192,7 @@ fn absolute(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::Preset;
 
     fn load(text: &str, overrides: &[&str]) -> Result<RunConfig, ConfigError> {
         let sandbox = tempfile::tempdir().unwrap();
@@ -217,6 +218,28 @@ mod tests {
         config.data.train = vec![PathBuf::from("/tmp/a.jsonl")];
         let text = config.to_toml().unwrap();
         assert_eq!(RunConfig::from_saved(Path::new("saved"), &text).unwrap(), config);
+    }
+
+    #[test]
+    fn a_preset_fills_what_file_and_set_leave_open_and_is_saved_whole() {
+        let text = "[features]\npreset = \"whisper\"\nfmin_hz = 50.0\n";
+        let config = load(text, &["features.preset=kaldi", "features.num_mels=40"]).unwrap();
+        let kaldi = Preset::Kaldi.settings(16_000);
+        assert_eq!(config.features, LogMelConfig { fmin_hz: 50.0, num_mels: 40, ..kaldi });
+        let saved = config.to_toml().unwrap();
+        assert!(saved.contains("window = \"povey\"") && saved.contains("remove_dc = true"));
+        assert_eq!(RunConfig::from_saved(Path::new("saved"), &saved).unwrap(), config);
+
+        let message = |text: &str| load(text, &[]).unwrap_err().to_string();
+        let typo = message("[features]\nnum_mel = 40\n");
+        assert!(typo.contains("run.toml:2:1: unknown key `features.num_mel`"), "{typo}");
+        assert!(typo.ends_with("the nearest known key is `features.num_mels`"), "{typo}");
+        let wrong = message("[features]\nnum_mels = \"many\"\n");
+        assert!(wrong.contains("run.toml:2:12: `features.num_mels`: expected a whole"), "{wrong}");
+        let unknown = message("[features]\npreset = \"htk\"\n");
+        assert!(unknown.contains("run.toml:2:10: `features.preset`: unknown variant `htk`"));
+        let list = message("[features]\npreset = 3\n");
+        assert!(list.contains("`features.preset`: expected one of the names"), "{list}");
     }
 
     #[test]

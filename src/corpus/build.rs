@@ -163,8 +163,8 @@ impl Builder {
         let record = Record {
             start,
             id_start: start,
-            duration_s: entry.duration_s.unwrap_or(f64::NAN),
-            offset_s: entry.offset_s.unwrap_or(f64::NAN),
+            duration_s: entry.duration_s.map_or(f64::NAN, to_nanoseconds),
+            offset_s: entry.offset_s.map_or(f64::NAN, to_nanoseconds),
             text_len: u32::try_from(entry.text.len())
                 .map_err(|_| Malformed::new("the transcript has more than 4 GiB"))?,
             folder: self.folder(folder),
@@ -352,6 +352,12 @@ fn check(entry: &Entry) -> Result<(), Malformed> {
 }
 
 /// The recording's name, in characters that every scoring tool accepts, and the offset.
+/// Seconds of which what lies below a nanosecond is rounded off: a parser of JSON may miss the last bit of
+/// a number with all its digits, and a manifest read, written and read again must stay the same.
+fn to_nanoseconds(seconds: f64) -> f64 {
+    (seconds * 1e9).round() / 1e9
+}
+
 fn default_id(name: &str, offset_s: Option<f64>) -> String {
     let name = Path::new(name);
     let stem = clean(&name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy());

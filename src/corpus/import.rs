@@ -280,7 +280,7 @@ mod tests {
             }
             if bits & 2 > 0 {
                 line["duration"] =
-                    (rng.random::<f64>() * 10_f64.powi(rng.random_range(-9..9)) + 1e-9).into();
+                    (rng.random::<f64>() * 10_f64.powi(rng.random_range(-9..6)) + 1e-9).into();
             }
             if bits & 4 > 0 {
                 line["offset"] = (rng.random::<f64>() * 1e4).into();

@@ -80,21 +80,27 @@ pub(super) fn make(
             |scratch, (row, (&utterance, &speed))| {
                 let mut samples = dataset.samples(utterance, speed)?;
                 let num_samples = samples.len();
-                if let Some(how) = augmentation.filter(|how| how.augmenter.varies_samples()) {
+                let Some(how) = augmentation else {
+                    let made = dataset.log_mel().compute(scratch, &samples);
+                    row[..made.data.len()].copy_from_slice(&made.data);
+                    return Ok((made.num_frames, num_samples));
+                };
+                let rng = |purpose| stream(how.seed, how.epoch, purpose, utterance as u64);
+                if how.augmenter.varies_samples() {
                     how.augmenter.vary(samples.to_mut(), |draw| {
-                        let purpose = match draw {
+                        rng(match draw {
                             Draw::Rir => Purpose::Rir,
                             Draw::Noise => Purpose::Noise,
                             Draw::Gain => Purpose::Gain,
-                        };
-                        stream(how.seed, how.epoch, purpose, utterance as u64)
+                        })
                     })?;
                 }
-                let mut made = dataset.log_mel().compute(scratch, &samples);
-                if let Some(how) = augmentation {
-                    let mut rng = stream(how.seed, how.epoch, Purpose::Augment, utterance as u64);
-                    how.augmenter.spec_augment().apply(&mut made, &mut rng);
-                }
+                let mut made = dataset.log_mel().compute_dithered(
+                    scratch,
+                    &samples,
+                    &mut rng(Purpose::Dither),
+                );
+                how.augmenter.spec_augment().apply(&mut made, &mut rng(Purpose::Augment));
                 row[..made.data.len()].copy_from_slice(&made.data);
                 Ok((made.num_frames, num_samples))
             },

@@ -21,6 +21,8 @@ pub(super) enum Purpose {
     Noise = 6,
     /// The gain of one utterance.
     Gain = 7,
+    /// Dither of one utterance.
+    Dither = 8,
 }
 
 /// The stream of one purpose in one epoch; `index` is a bucket or an utterance.

@@ -1,40 +1,35 @@
-//! The spectrogram itself: pre-emphasis over the whole signal, frames centred on multiples of the hop,
-//! zeros outside the signal, symmetric Hann window, power spectrum, mel bands, logarithm.
-//! The spectrum is taken in f64: beside a loud tone a silent band is all rounding noise, which in f32
-//! (here as in PyTorch) moves its logarithm by up to 5e-4.
-//! One plan serves any number of threads; each thread brings a [`LogMelScratch`], and nothing is
-//! allocated per frame.
+//! The extractor: signal, frames, spectra, mel bands, logarithm, normalisation, eight frames at a
+//! time. One plan serves any number of threads; each thread brings a [`LogMelScratch`], and nothing is
+//! allocated per frame. What comes out depends on the samples alone: not on batch mates, and not on
+//! padding, which is never seen.
 
-use std::f64::consts::TAU;
-use std::sync::Arc;
+use rand::Rng;
 
-use realfft::num_complex::Complex;
-use realfft::{RealFftPlanner, RealToComplex};
-
-use super::mel::{MelBank, mel_matrix};
-use super::normalize::per_feature;
-use super::{FeatureError, Features, LogMelConfig, Normalize};
+use super::compression::Compression;
+use super::dither::add_noise;
+use super::mel::{LANES, Lanes, MelBank, mel_matrix};
+use super::normalize::normalize;
+use super::signal::Signal;
+use super::spectrum::{SpectrumPlan, SpectrumScratch};
+use super::{FeatureError, Features, LogMelConfig};
 
 /// Everything that depends on the settings alone.
 pub struct LogMel {
     config: LogMelConfig,
-    window: Vec<f64>,
-    fft: Arc<dyn RealToComplex<f64>>,
+    spectrum: SpectrumPlan,
     mel: MelBank,
+    compression: Compression,
 }
 
 /// Work space of one thread.
 pub struct LogMelScratch {
-    emphasised: Vec<f64>,
-    frame: Vec<f64>,
-    spectrum: Vec<Complex<f64>>,
-    power: Vec<f32>,
-    fft: Vec<Complex<f64>>,
-}
-
-/// The symmetric Hann window (`periodic=False` in PyTorch's words).
-fn hann(len: usize) -> Vec<f64> {
-    (0..len).map(|i| 0.5 - 0.5 * (TAU * i as f64 / (len - 1) as f64).cos()).collect()
+    /// Of an utterance with dither.
+    dithered: Vec<f64>,
+    /// What a block of frames sees.
+    signal: Vec<f64>,
+    spectrum: SpectrumScratch,
+    powers: Vec<Lanes>,
+    bands: Vec<Lanes>,
 }
 
 impl LogMel {
@@ -44,13 +39,10 @@ impl LogMel {
     /// When the settings have no meaning.
     pub fn new(config: &LogMelConfig) -> Result<LogMel, FeatureError> {
         config.validate()?;
-        let rate_hz = f64::from(config.sample_rate_hz);
-        let matrix =
-            mel_matrix(rate_hz, config.n_fft, config.num_mels, config.fmin_hz, config.upper_hz());
         Ok(LogMel {
-            window: hann(config.window_len()),
-            fft: RealFftPlanner::new().plan_fft_forward(config.n_fft),
-            mel: MelBank::new(&matrix),
+            spectrum: SpectrumPlan::new(config),
+            mel: MelBank::new(&mel_matrix(config)),
+            compression: Compression::new(config),
             config: config.clone(),
         })
     }
@@ -63,120 +55,78 @@ impl LogMel {
     /// Work space for [`LogMel::compute`].
     pub fn scratch(&self) -> LogMelScratch {
         LogMelScratch {
-            emphasised: Vec::new(),
-            frame: self.fft.make_input_vec(),
-            spectrum: self.fft.make_output_vec(),
-            power: vec![0.0; self.config.n_fft / 2 + 1],
-            fft: self.fft.make_scratch_vec(),
+            dithered: Vec::new(),
+            signal: vec![0.0; (LANES - 1) * self.config.hop_len() + self.config.window_len()],
+            spectrum: self.spectrum.scratch(),
+            powers: vec![[0.0; LANES]; self.spectrum.num_bins()],
+            bands: vec![[0.0; LANES]; self.config.num_mels],
         }
     }
 
-    /// The features of one utterance; less than one hop of audio has none.
+    /// The features of one utterance, without dither.
     pub fn compute(&self, scratch: &mut LogMelScratch, samples: &[f32]) -> Features {
-        let (num_mels, hop) = (self.config.num_mels, self.config.hop_len());
-        let num_frames = self.config.num_frames(samples.len());
-        self.emphasise(samples, &mut scratch.emphasised);
-        let left = (self.config.n_fft - self.window.len()) / 2;
-        // The window starts this far before the centre of its frame; that many zeros are in front.
-        let mut data = vec![0.0; num_frames * num_mels];
-        let guard = self.config.log_guard as f32;
-        for (t, row) in data.chunks_exact_mut(num_mels).enumerate() {
-            let signal = &scratch.emphasised[t * hop + left..][..self.window.len()];
-            scratch.frame.fill(0.0);
-            let inner = &mut scratch.frame[left..left + self.window.len()];
-            for ((out, x), w) in inner.iter_mut().zip(signal).zip(&self.window) {
-                *out = x * w;
-            }
-            self.fft
-                .process_with_scratch(&mut scratch.frame, &mut scratch.spectrum, &mut scratch.fft)
-                .expect("buffers come from the plan");
-            for (power, bin) in scratch.power.iter_mut().zip(&scratch.spectrum) {
-                *power = (bin.re * bin.re + bin.im * bin.im) as f32;
-            }
-            self.mel.apply(&scratch.power, row);
-            for x in row {
-                *x = (*x + guard).ln();
-            }
-        }
-        if self.config.normalize == Normalize::PerFeature {
-            per_feature(&mut data, num_mels);
-        }
-        Features { data, num_frames, num_mels }
+        let signal = Signal::new(&self.config, samples, self.config.input_scale);
+        self.features(scratch, &signal, samples.len())
     }
 
-    /// `x[n] - c * x[n - 1]` with the first sample kept, and half a transform of zeros on both sides.
-    fn emphasise(&self, samples: &[f32], out: &mut Vec<f64>) {
-        let (pad, c) = (self.config.n_fft / 2, self.config.preemphasis);
-        out.clear();
-        out.reserve(samples.len() + 2 * pad);
-        out.resize(pad, 0.0);
-        out.extend(samples.first().map(|x| f64::from(*x)));
-        out.extend(samples.windows(2).map(|pair| f64::from(pair[1]) - c * f64::from(pair[0])));
-        out.resize(samples.len() + 2 * pad, 0.0);
+    /// The features of one training utterance, with the dither of the settings from `rng`. Without
+    /// dither nothing is drawn.
+    pub fn compute_dithered(
+        &self,
+        scratch: &mut LogMelScratch,
+        samples: &[f32],
+        rng: &mut impl Rng,
+    ) -> Features {
+        if self.config.dither == 0.0 {
+            return self.compute(scratch, samples);
+        }
+        let mut dithered = std::mem::take(&mut scratch.dithered);
+        dithered.clear();
+        dithered.extend(samples.iter().map(|x| f64::from(*x) * self.config.input_scale));
+        add_noise(&mut dithered, self.config.dither, rng);
+        let signal = Signal::new(&self.config, &dithered, 1.0);
+        let features = self.features(scratch, &signal, samples.len());
+        scratch.dithered = dithered;
+        features
+    }
+
+    fn features<S: Copy + Into<f64>>(
+        &self,
+        scratch: &mut LogMelScratch,
+        signal: &Signal<S>,
+        num_samples: usize,
+    ) -> Features {
+        let config = &self.config;
+        let (num_mels, hop, window_len) = (config.num_mels, config.hop_len(), config.window_len());
+        let num_frames = config.num_frames(num_samples);
+        let first = config.framing.first_sample(window_len, hop, config.n_fft);
+        let mut data = vec![0.0; num_frames * num_mels];
+        for (block, rows) in data.chunks_mut(LANES * num_mels).enumerate() {
+            let count = rows.len() / num_mels;
+            let seen = &mut scratch.signal[..(count - 1) * hop + window_len];
+            signal.read(first + (block * LANES * hop) as isize, seen);
+            self.spectrum.block(seen, count, &mut scratch.spectrum, &mut scratch.powers);
+            self.mel.apply(&scratch.powers, &mut scratch.bands);
+            for (lane, row) in rows.chunks_exact_mut(num_mels).enumerate() {
+                for (x, band) in row.iter_mut().zip(&scratch.bands) {
+                    *x = band[lane];
+                }
+            }
+            self.compression.logarithms(rows);
+        }
+        self.compression.finish(&mut data);
+        normalize(config.normalize, &mut data, num_mels);
+        Features { data, num_frames, num_mels }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Preset;
+    use super::super::signals::noise;
     use super::*;
-    use serde::Deserialize;
-
-    /// The definition in f64 with a plain Fourier sum.
-    fn slow_log_mel(config: &LogMelConfig, samples: &[f32]) -> Vec<f64> {
-        let (n, win, hop) = (config.n_fft, config.window_len(), config.hop_len());
-        let x: Vec<f64> = (0..samples.len())
-            .map(|i| {
-                f64::from(samples[i])
-                    - if i > 0 { config.preemphasis * f64::from(samples[i - 1]) } else { 0.0 }
-            })
-            .collect();
-        let matrix = mel_matrix(
-            f64::from(config.sample_rate_hz),
-            n,
-            config.num_mels,
-            config.fmin_hz,
-            config.upper_hz(),
-        );
-        let window = hann(win);
-        let mut out = Vec::new();
-        for t in 0..samples.len() / hop {
-            let mut frame = vec![0.0; n];
-            for (i, w) in window.iter().enumerate() {
-                let in_frame = (n - win) / 2 + i;
-                let at = (t * hop + in_frame) as isize - (n / 2) as isize;
-                if at >= 0 && (at as usize) < x.len() {
-                    frame[in_frame] = x[at as usize] * w;
-                }
-            }
-            let power: Vec<f64> = (0..=n / 2)
-                .map(|k| {
-                    let (mut re, mut im) = (0.0, 0.0);
-                    for (i, x) in frame.iter().enumerate() {
-                        let angle = TAU * ((k * i) % n) as f64 / n as f64;
-                        re += x * angle.cos();
-                        im -= x * angle.sin();
-                    }
-                    re * re + im * im
-                })
-                .collect();
-            for row in &matrix {
-                let energy: f64 = row.iter().zip(&power).map(|(w, p)| w * p).sum();
-                out.push((energy + config.log_guard).ln());
-            }
-        }
-        out
-    }
-
-    /// A linear congruential generator, so that the signals need no library.
-    fn noise(seed: u32, len: usize, amplitude: f32) -> Vec<f32> {
-        let mut state = seed;
-        (0..len)
-            .map(|_| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (state as f32 / u32::MAX as f32 * 2.0 - 1.0) * amplitude
-            })
-            .collect()
-    }
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
 
     fn compute(config: &LogMelConfig, samples: &[f32]) -> Features {
         let plan = LogMel::new(config).unwrap();
@@ -184,103 +134,72 @@ mod tests {
     }
 
     #[test]
-    fn it_equals_the_slow_twin_on_loud_quiet_and_short_signals() {
-        let raw = LogMelConfig { normalize: Normalize::None, ..LogMelConfig::default() };
-        let narrow = LogMelConfig {
-            n_fft: 400,
-            num_mels: 23,
-            fmin_hz: 20.0,
-            fmax_hz: 7_600.0,
-            preemphasis: 0.0,
-            ..raw.clone()
-        };
-        let telephone =
-            LogMelConfig { sample_rate_hz: 8_000, n_fft: 256, num_mels: 40, ..raw.clone() };
-        for config in [raw, narrow, telephone] {
+    fn a_scratch_that_was_used_before_changes_nothing() {
+        for preset in Preset::ALL {
+            let plan = LogMel::new(&preset.settings(16_000)).unwrap();
+            let mut scratch = plan.scratch();
+            let first = plan.compute(&mut scratch, &noise(5, 5_000, 0.5));
+            plan.compute(&mut scratch, &noise(6, 9_000, 0.5));
+            assert_eq!(plan.compute(&mut scratch, &noise(5, 5_000, 0.5)), first, "{preset}");
+        }
+    }
+
+    #[test]
+    fn features_of_anything_finite_are_finite() {
+        for preset in Preset::ALL {
+            let config = preset.settings(16_000);
             for signal in [
-                noise(1, 2_000, 0.9),
-                noise(2, 1_700, 1e-4),
-                noise(3, 161, 0.3),
-                vec![0.0; 800],
-                noise(4, 100, 1.0),
+                vec![],
+                vec![1.0],
+                vec![0.0; 159],
+                vec![0.0; 160],
+                vec![1.0; 16_000],
+                vec![f32::MIN_POSITIVE; 4_000],
+                vec![1e3; 4_000],
+                noise(9, 4_000, f32::MAX),
             ] {
-                let want = slow_log_mel(&config, &signal);
-                let got = compute(&config, &signal);
-                assert_eq!(got.data.len(), want.len());
-                assert_eq!(got.num_frames, config.num_frames(signal.len()));
-                for (got, want) in got.data.iter().zip(want) {
-                    assert!((f64::from(*got) - want).abs() < 1e-5, "{got} {want}");
-                }
+                let features = compute(&config, &signal);
+                assert_eq!(features.num_frames, config.num_frames(signal.len()));
+                assert_eq!(features.data.len(), features.num_frames * features.num_mels);
+                assert!(features.data.iter().all(|x| x.is_finite()), "{preset} {}", signal.len());
             }
         }
     }
 
     #[test]
-    fn a_scratch_that_was_used_before_changes_nothing() {
-        let plan = LogMel::new(&LogMelConfig::default()).unwrap();
-        let mut scratch = plan.scratch();
-        let first = plan.compute(&mut scratch, &noise(5, 5_000, 0.5));
-        plan.compute(&mut scratch, &noise(6, 9_000, 0.5));
-        assert_eq!(plan.compute(&mut scratch, &noise(5, 5_000, 0.5)), first);
+    fn dither_is_the_streams_alone_and_only_where_it_is_set() {
+        let kaldi = Preset::Kaldi.settings(16_000);
+        let dithered = LogMelConfig { dither: 1.0, ..kaldi.clone() };
+        let silence = vec![0.0; 4_000];
+        let run = |config: &LogMelConfig, seed: u64| {
+            let plan = LogMel::new(config).unwrap();
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            plan.compute_dithered(&mut plan.scratch(), &silence, &mut rng)
+        };
+        assert_eq!(run(&dithered, 1), run(&dithered, 1));
+        assert_ne!(run(&dithered, 1), run(&dithered, 2));
+        assert_eq!(run(&kaldi, 1), compute(&kaldi, &silence));
+        // Evaluation never sees it.
+        assert_eq!(compute(&dithered, &silence), compute(&kaldi, &silence));
+        // A deviation of 1 is far above Kaldi's floor of 1.2e-7.
+        assert!(run(&dithered, 1).data.iter().all(|x| *x > -5.0));
     }
 
     #[test]
-    fn features_of_anything_finite_are_finite() {
-        for signal in [
-            vec![],
-            vec![1.0],
-            vec![0.0; 159],
-            vec![0.0; 160],
-            vec![1.0; 16_000],
-            vec![f32::MIN_POSITIVE; 4_000],
-            vec![1e3; 4_000],
-        ] {
-            assert!(compute(&LogMelConfig::default(), &signal).data.iter().all(|x| x.is_finite()));
-        }
-    }
-
-    #[derive(Deserialize)]
-    struct Goldens {
-        made_by: String,
-        cases: Vec<Golden>,
-    }
-
-    /// `normalized` is `None` where the toolkit divides rounding errors by a tiny deviation.
-    #[derive(Deserialize)]
-    struct Golden {
-        name: String,
-        samples: Vec<i16>,
-        num_frames: usize,
-        frames: Vec<usize>,
-        log_mel: Vec<Vec<f32>>,
-        normalized: Option<Vec<Vec<f32>>>,
-    }
-
-    #[test]
-    fn it_equals_the_golden_vectors_of_the_toolkit() {
-        let text = include_str!("../../tests/fixtures/features/log_mel.json");
-        let goldens: Goldens = serde_json::from_str(text).unwrap();
-        assert!(goldens.made_by.contains("ParakeetFeatureExtractor"));
-        assert!(goldens.cases.len() >= 8);
-        let raw = LogMelConfig { normalize: Normalize::None, ..LogMelConfig::default() };
-        for case in goldens.cases {
-            let samples: Vec<f32> = case.samples.iter().map(|x| f32::from(*x) / 32_768.0).collect();
-            let check = |config: &LogMelConfig, want: &[Vec<f32>]| {
-                let got = compute(config, &samples);
-                assert_eq!(got.num_frames, case.num_frames, "{}", case.name);
-                assert_eq!(case.frames.len(), want.len());
-                let mut worst = 0.0_f32;
-                for (t, row) in case.frames.iter().zip(want) {
-                    assert_eq!(row.len(), got.num_mels);
-                    let got = &got.data[t * got.num_mels..];
-                    worst = row.iter().zip(got).map(|(a, b)| (a - b).abs()).fold(worst, f32::max);
-                }
-                println!("{}: {worst:.1e}", case.name);
-                assert!(worst < 1e-4, "{} differs by {worst}", case.name);
+    fn zeros_behind_an_utterance_move_no_frame_that_does_not_reach_them() {
+        for preset in Preset::ALL {
+            let config = LogMelConfig {
+                normalize: super::super::Normalize::None,
+                ..preset.settings(16_000)
             };
-            check(&raw, &case.log_mel);
-            if let Some(normalized) = &case.normalized {
-                check(&LogMelConfig::default(), normalized);
+            let samples = noise(7, 8_000, 0.5);
+            let mut padded = samples.clone();
+            padded.resize(20_000, 0.0);
+            let (alone, padded) = (compute(&config, &samples), compute(&config, &padded));
+            let reach = config.n_fft / config.hop_len() + 2;
+            let inner = (alone.num_frames - reach) * alone.num_mels;
+            for (a, b) in alone.data[..inner].iter().zip(&padded.data) {
+                assert!((a - b).abs() < 1e-5, "{preset} {a} {b}");
             }
         }
     }
