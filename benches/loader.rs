@@ -50,7 +50,7 @@ fn main() {
     let start = Instant::now();
     let utterances = manifest::read(path.as_ref()).expect("a manifest");
     let surveyed = survey(utterances, &config, 16_000, &|| {}).expect("sound recordings");
-    let texts: Vec<&str> = surveyed.kept.iter().map(|kept| kept.text.as_str()).collect();
+    let texts: Vec<&str> = surveyed.kept.iter().map(|kept| kept.text()).collect();
     let tokens = Tokens::from_transcripts(texts).expect("transcripts");
     let total_s = surveyed.kept_s();
     println!("survey, all cores: {:.0} audio s/s", total_s / start.elapsed().as_secs_f64());

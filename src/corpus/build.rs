@@ -351,13 +351,13 @@ fn check(entry: &Entry) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// The recording's name, in characters that every scoring tool accepts, and the offset.
 /// Seconds of which what lies below a nanosecond is rounded off: a parser of JSON may miss the last bit of
 /// a number with all its digits, and a manifest read, written and read again must stay the same.
 fn to_nanoseconds(seconds: f64) -> f64 {
     (seconds * 1e9).round() / 1e9
 }
 
+/// The recording's name, in characters that every scoring tool accepts, and the offset.
 fn default_id(name: &str, offset_s: Option<f64>) -> String {
     let name = Path::new(name);
     let stem = clean(&name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy());
