@@ -220,12 +220,14 @@ pub(super) fn read(
     rate_hz: u32,
 ) -> Result<audio::Waveform, audio::AudioError> {
     let duration_s = utterance.offset_s.and(utterance.duration_s);
-    audio::read(
-        &utterance.audio_path,
-        utterance.offset_s,
-        duration_s,
-        &config.read_options(rate_hz),
-    )
+    let path = &utterance.audio_path;
+    let waveform =
+        audio::read(path, utterance.offset_s, duration_s, &config.read_options(rate_hz))?;
+    // A sound file of length zero reads well, but is no recording of anything.
+    if waveform.samples.is_empty() {
+        return Err(audio::AudioError::NoSamples { path: path.clone() });
+    }
+    Ok(waveform)
 }
 
 #[cfg(test)]
