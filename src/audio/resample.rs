@@ -131,11 +131,11 @@ mod tests {
     fn response(hz: u32, from: u32, to: u32) -> (f64, f64) {
         let out = resample(&tone(f64::from(hz), from, 3 * from as usize), from, to);
         let (mut re, mut im, mut energy) = (0.0, 0.0, 0.0);
-        for i in to as usize..2 * to as usize {
+        for (i, x) in out.iter().enumerate().skip(to as usize).take(to as usize) {
             // The phase in whole steps, since `i` times the frequency would lose digits.
             let step = i as u64 * u64::from(hz) % u64::from(to);
             let phase = std::f64::consts::TAU * step as f64 / f64::from(to);
-            let x = f64::from(out[i]);
+            let x = f64::from(*x);
             re += x * phase.cos();
             im += x * phase.sin();
             energy += x * x / f64::from(to);
