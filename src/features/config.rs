@@ -197,7 +197,7 @@ pub struct FeatureError {
     pub reason: String,
 }
 
-/// The longest transform.
+/// The longest transform, window and hop.
 const MAX_N_FFT: usize = 1 << 16;
 
 impl LogMelConfig {
@@ -254,8 +254,9 @@ impl LogMelConfig {
             "expected 1000 to 768000",
         )?;
         for (key, ms) in [("window_ms", self.window_ms), ("hop_ms", self.hop_ms)] {
-            let has_samples = ms.is_finite() && ms * f64::from(rate_hz) >= 2e3;
-            require(has_samples, key, ms, "expected at least two samples")?;
+            let samples = ms * f64::from(rate_hz) / 1e3;
+            let is_length = (2.0..=MAX_N_FFT as f64).contains(&samples);
+            require(is_length, key, ms, format!("expected 2 to {MAX_N_FFT} samples"))?;
         }
         let window_len = self.window_len();
         let n_fft = self.n_fft as f64;
@@ -418,14 +419,15 @@ mod tests {
     #[test]
     fn a_setting_without_a_meaning_is_named() {
         type Change = fn(&mut LogMelConfig);
-        let cases: [(&str, Change); 20] = [
+        let cases: [(&str, Change); 21] = [
             ("sample_rate_hz", |c| c.sample_rate_hz = 0),
             ("window_ms", |c| c.window_ms = f64::NAN),
             ("window_ms", |c| c.window_ms = f64::INFINITY),
             ("hop_ms", |c| c.hop_ms = 0.0),
             ("n_fft", |c| c.n_fft = 256),
             ("n_fft", |c| c.n_fft = 513),
-            ("n_fft", |c| c.window_ms = 1e9),
+            ("window_ms", |c| c.window_ms = 1e9),
+            ("hop_ms", |c| c.hop_ms = 1e9),
             ("num_mels", |c| c.num_mels = 0),
             ("num_mels", |c| c.num_mels = 257),
             ("preemphasis", |c| c.preemphasis = 1.0),
