@@ -41,6 +41,9 @@ impl Refusal {
                 )));
             }
         }
+        if let Some(expected) = message.strip_prefix("wanted ") {
+            return Self::Other(one_line(&format!("expected {}", in_plain_words(expected))));
+        }
         Self::Other(one_line(message))
     }
 }
