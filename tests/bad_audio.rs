@@ -69,6 +69,42 @@ fn a_truncated_flac_file_is_named() {
         .fails(3, &["odd.wav"]);
 }
 
+fn fixture(name: &str) -> Vec<u8> {
+    fs::read(format!("{}/tests/fixtures/audio/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+#[test]
+fn recordings_of_any_kind_are_read_whatever_they_are_called() {
+    for name in ["digits.aac", "digits.webm", "stereo.flac", "tone.ogg"] {
+        with_recording(&fixture(name))
+            .check(&["run.toml", "--set", "data.resample=allow", "--set", "data.channel=0"])
+            .succeeds();
+    }
+}
+
+#[test]
+fn compressed_recordings_that_were_cut_are_named() {
+    for name in ["digits.mp3", "digits.m4a", "digits.ogg", "digits.opus", "digits.webm"] {
+        let bytes = fixture(name);
+        with_recording(&bytes[..bytes.len() / 2])
+            .check(&["run.toml", "--set", "data.resample=allow"])
+            .fails(3, &["train.jsonl:13: utterance \"odd\"", "odd.wav"]);
+    }
+}
+
+#[test]
+fn encodings_that_cannot_be_read_are_named_with_a_way_out() {
+    let mut unknown = second();
+    unknown[20..22].copy_from_slice(&0x0161_u16.to_le_bytes());
+    refused(&with_recording(&unknown), &["WAV with Windows Media audio", "sox"]);
+    let mut sphere = b"NIST_1A\n   1024\nsample_rate -i 8000\nsample_count -i 10\n\
+        sample_byte_format -s2 01\nsample_coding -s26 pcm,embedded-shorten-v2.00\nend_head\n"
+        .to_vec();
+    sphere.resize(1_024, b' ');
+    sphere.extend(b"ajkg\x02");
+    refused(&with_recording(&sphere), &["shorten", "sph2pipe"]);
+}
+
 #[test]
 fn what_is_no_audio_says_what_it_is() {
     refused(&with_recording(b"<!DOCTYPE html><html><body>404</body></html>"), &["not audio"]);

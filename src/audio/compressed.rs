@@ -54,13 +54,16 @@ pub(super) fn decode(
         let mut stream = Stream::new(open(bytes, container), container, failure, edit, segment)?;
         if let Some(seek) = stream.plan_seek(segment, end.as_ref()) {
             if let Some(decoded) = stream.decode_behind(&seek, picker) {
+                stream.retire();
                 return Ok(decoded);
             }
             let mut bytes = stream.into_bytes();
             bytes.seek(SeekFrom::Start(0)).map_err(|error| failure.explain(error.into()))?;
             stream = Stream::new(open(bytes, container), container, failure, edit, segment)?;
         }
-        stream.decode_from_start(segment, picker)
+        let decoded = stream.decode_from_start(segment, picker)?;
+        stream.retire();
+        Ok(decoded)
     })
 }
 

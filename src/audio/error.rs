@@ -80,7 +80,7 @@ pub enum AudioError {
         /// What is there.
         found: String,
     },
-    /// A sound header and no sample.
+    /// A sound header and no sample, where some are needed.
     #[error("{}: the recording holds no samples", path.display())]
     NoSamples {
         /// The file.

@@ -296,7 +296,7 @@ fn crc(bytes: &[u8], width: u32, polynomial: u32) -> u32 {
         let mut crc = crc ^ u32::from(byte) << (width - 8);
         for _ in 0..8 {
             let carry = crc >> (width - 1) & 1;
-            crc = (crc << 1 ^ carry * polynomial) & ((1 << width) - 1);
+            crc = ((crc << 1) ^ (carry * polynomial)) & ((1 << width) - 1);
         }
         crc
     })

@@ -1,6 +1,8 @@
 //! Band-limited conversion between sample rates, and speed perturbation (Ko et al. 2015), which is
 //! the same thing: playing 1.1 times as fast is reading the samples as if they came at 1.1 times the rate.
-//! rubato's FFT resampler does the work; lengths are fixed here, in integers.
+//! rubato's FFT resampler does the work. Below 95 % of the lower limit it is flat within 0.01 dB, and above
+//! the limit nothing is left (-120 dB): a test measures both. `n` samples become `n * to / from`, rounded
+//! up, and sample 0 stays where it is: the filter's delay is removed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,8 +10,9 @@ use std::collections::HashMap;
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Resampler, WindowFunction};
 
-/// Input samples a block, at least: long enough for a sharp filter, short against any utterance.
-const MIN_BLOCK_LEN: usize = 1_024;
+/// Samples a block at the lower of the two rates, at least: long enough for a sharp filter, short against
+/// any utterance.
+const MIN_BLOCK_LEN: u64 = 1_024;
 
 /// Speeds are multiples of this.
 const SPEED_STEPS: f64 = 1_000.0;
@@ -48,11 +51,13 @@ pub fn resample(samples: &[f32], from_hz: u32, to_hz: u32) -> Vec<f32> {
 /// The filter delays by half a block. An even number of whole periods makes that a whole number of
 /// samples on both sides, so that it can be removed without a rest.
 fn plan(from_hz: u32, to_hz: u32) -> Fft<f32> {
-    let period = (from_hz / gcd(from_hz, to_hz)) as usize;
+    let (from, to) = (u64::from(from_hz), u64::from(to_hz));
+    let period = from / u64::from(gcd(from_hz, to_hz));
+    let min_len = (MIN_BLOCK_LEN * from).div_ceil(from.min(to));
     Fft::new_custom(
         from_hz as usize,
         to_hz as usize,
-        period * MIN_BLOCK_LEN.div_ceil(period).next_multiple_of(2),
+        (period * min_len.div_ceil(period).next_multiple_of(2)) as usize,
         1,
         1,
         WindowFunction::BlackmanHarris2,
@@ -120,10 +125,64 @@ mod tests {
         }
     }
 
+    /// Gain at the frequency of a tone, and the energy of all else relative to the tone's, both in dB,
+    /// over the second of three seconds: whole periods, so that the tone is told apart exactly.
+    fn response(hz: u32, from: u32, to: u32) -> (f64, f64) {
+        let out = resample(&tone(f64::from(hz), from, 3 * from as usize), from, to);
+        let (mut re, mut im, mut energy) = (0.0, 0.0, 0.0);
+        for (i, x) in out.iter().enumerate().skip(to as usize).take(to as usize) {
+            // The phase in whole steps, since `i` times the frequency would lose digits.
+            let step = i as u64 * u64::from(hz) % u64::from(to);
+            let phase = std::f64::consts::TAU * step as f64 / f64::from(to);
+            let x = f64::from(*x);
+            re += x * phase.cos();
+            im += x * phase.sin();
+            energy += x * x / f64::from(to);
+        }
+        // The tone has an amplitude of one half, that is an energy of an eighth.
+        let at_hz = 2.0 * (re * re + im * im) / f64::from(to).powi(2);
+        let db = |energy: f64| 10.0 * (energy / 0.125).max(1e-30).log10();
+        (db(at_hz), db(energy - at_hz))
+    }
+
+    const RATES: [(u32, u32); 8] = [
+        (48_000, 16_000),
+        (44_100, 16_000),
+        (96_000, 16_000),
+        (22_050, 16_000),
+        (16_000, 8_000),
+        (8_000, 16_000),
+        (11_025, 16_000),
+        (11, 10),
+    ];
+
     #[test]
-    fn a_tone_above_the_new_limit_vanishes_instead_of_folding_back() {
-        let out = resample(&tone(11_000.0, 48_000, 48_000), 48_000, 16_000);
-        assert!(rms(&out[2_000..14_000]) < 1e-4, "{}", rms(&out[2_000..14_000]));
+    fn below_the_limit_tones_pass_unchanged_and_bring_no_images() {
+        for (from, to) in RATES {
+            // Speeds as rates of one second at 16 kHz.
+            let (from, to) = if from < 100 { (1_600 * from, 1_600 * to) } else { (from, to) };
+            let limit = from.min(to) / 2;
+            for percent in [1, 10, 37, 60, 80, 90, 95] {
+                let (gain_db, rest_db) = response(limit * percent / 100, from, to);
+                assert!(gain_db.abs() < 0.01, "{from} -> {to} at {percent} %: {gain_db} dB");
+                assert!(rest_db < -100.0, "{from} -> {to} at {percent} %: {rest_db} dB");
+            }
+        }
+    }
+
+    #[test]
+    fn above_the_limit_nothing_is_left_to_fold_back() {
+        for (from, to) in RATES.into_iter().filter(|(from, to)| from > to) {
+            let (from, to) = if from < 100 { (1_600 * from, 1_600 * to) } else { (from, to) };
+            let (limit, top) = (to / 2 + 1, from / 2 - 1);
+            for step in 0..=12 {
+                let hz = limit + (top - limit) * step / 12;
+                let out = resample(&tone(f64::from(hz), from, 3 * from as usize), from, to);
+                let left_db =
+                    20.0 * (rms(&out[to as usize..2 * to as usize]) / 0.125_f64.sqrt()).log10();
+                assert!(left_db < -120.0, "{from} -> {to} at {hz} Hz: {left_db} dB");
+            }
+        }
     }
 
     #[test]

@@ -131,6 +131,12 @@ impl<'a> Stream<'a> {
         })
     }
 
+    /// Ends a stream that was decoded without complaint.
+    pub(super) fn retire(self) {
+        let params = self.track.codec_params.as_ref().and_then(|params| params.audio());
+        self.decoder.retire(params);
+    }
+
     pub(super) fn into_bytes(self) -> MediaSourceStream<'a> {
         self.reader.into_inner()
     }

@@ -225,7 +225,13 @@ pub(super) fn read(
     if let Some(channel) = utterance.channel() {
         options.channel = audio::Channel::Index(channel.into());
     }
-    utterance.audio().read(offset_s, duration_s, &options)
+    let source = utterance.audio();
+    let waveform = source.read(offset_s, duration_s, &options)?;
+    // A sound file of length zero reads well, but is no recording of anything.
+    if waveform.samples.is_empty() {
+        return Err(audio::AudioError::NoSamples { path: source.name() });
+    }
+    Ok(waveform)
 }
 
 #[cfg(test)]
