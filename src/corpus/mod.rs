@@ -1,6 +1,6 @@
 //! What people have instead of manifests: every way of listing utterances that is read here gives the
-//! same [`Utterance`]s. The kind is told by content ([`mod@kind`]); each has its reader; [`mod@import`]
-//! writes any of them as JSON lines.
+//! same [`Utterance`]s. The kind is told by content; each has its reader; [`import()`] writes any of them
+//! as JSON lines.
 //!
 //! Whatever is not an utterance is counted with its reason ([`Skipped`]); what is broken is listed, ten
 //! at a time, with its places ([`ManifestError`]).

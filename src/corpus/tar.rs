@@ -228,7 +228,7 @@ pub(super) mod tests {
             member(b"empty.txt", b"", 0),
             with_prefix,
             member(b"././@LongLink", format!("{long}\0").as_bytes(), b'L'),
-            member(long[..100].as_bytes(), b"long", b'0'),
+            member(&long.as_bytes()[..100], b"long", b'0'),
             member(b"pax", pax("p\u{e9}x.wav").as_bytes(), b'x'),
             member(b"short", b"pax", b'0'),
             member(b"after.wav", b"z", b'0'),
