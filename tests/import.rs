@@ -91,7 +91,13 @@ fn every_form_is_trained_on_directly_and_as_what_it_is_imported_to() {
         let direct = check(form);
         assert!(direct.contains("train     12 utterances"), "{form}: {direct}");
         assert_eq!(direct, check("out/m.jsonl"), "{form}");
-        assert_eq!(direct, check("train.jsonl"), "{form}: the same audio, the same text");
+        // The tones' own manifest names no speakers, and forms differ in whether they claim durations.
+        let audio_and_text = |report: &str| -> Vec<String> {
+            let claims = ["speakers", "declared hours"];
+            let is_claim = |line: &&str| claims.iter().any(|claim| line.starts_with(claim));
+            report.lines().filter(|line| !is_claim(line)).map(str::to_owned).collect()
+        };
+        assert_eq!(audio_and_text(&direct), audio_and_text(&check("train.jsonl")), "{form}");
     }
 }
 

@@ -192,7 +192,8 @@ pub fn inspect(
     config.validate()?;
     let mut found = Findings {
         total: utterances.len(),
-        declared_s: utterances.iter().filter_map(Utterance::duration_s).sum(),
+        // The sum of nothing is -0.
+        declared_s: utterances.iter().filter_map(Utterance::duration_s).sum::<f64>() + 0.0,
         ..Findings::default()
     };
     let cache_mb = if depth == Depth::Training { config.cache_audio_mb } else { 0 };
