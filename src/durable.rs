@@ -31,6 +31,18 @@ pub fn write_atomic_with<F>(path: &Path, produce: F) -> io::Result<()>
 where
     F: FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 {
+    let target = match fs::metadata(path) {
+        // Of a link, what it leads to is replaced.
+        Ok(there) if there.is_file() => fs::canonicalize(path)?,
+        // A device or a pipe is written to: a file in its place would be in everybody's way.
+        Ok(there) if !there.is_dir() => {
+            let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
+            produce(&mut out)?;
+            return out.flush();
+        }
+        _ => path.to_owned(),
+    };
+    let path = target.as_path();
     let temporary = Temporary::beside(path)?;
     let file = OpenOptions::new().write(true).create_new(true).open(&temporary.path)?;
     let mut out = BufWriter::new(file);
@@ -39,6 +51,30 @@ where
     file.sync_all()?; // a rename must never publish unwritten bytes
     drop(file);
     temporary.publish(path)
+}
+
+/// Like [`write_atomic_with`], for a file that a person names: what is there already stays.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is a file, and as [`write_atomic_with`].
+pub fn create_atomic_with<F>(path: &Path, produce: F) -> io::Result<()>
+where
+    F: FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+{
+    refuse_existing(path)?;
+    write_atomic_with(path, produce)
+}
+
+/// Whether a person may name `path` for a new file.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is a file.
+pub fn refuse_existing(path: &Path) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|there| there.is_file()) {
+        let text = "there is such a file already; remove it or give another name";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    Ok(())
 }
 
 /// A name that is removed unless it was published.

@@ -134,9 +134,19 @@ fn the_usable_part_is_written_and_trains() {
 }
 
 #[test]
-fn the_manifest_that_is_mended_is_not_overwritten() {
+fn no_file_of_others_is_overwritten() {
     let sandbox = Sandbox::with_tones();
-    let before = sandbox.read("train.jsonl");
-    sandbox.check(&["run.toml", "--fix", "./train.jsonl"]).fails(2, &["would overwrite"]);
-    assert_eq!(sandbox.read("train.jsonl"), before);
+    for name in ["train.jsonl", "run.toml", "audio/train-000.wav"] {
+        let before = fs::read(sandbox.path(name)).unwrap();
+        for flag in ["--fix", "--report"] {
+            let outcome = sandbox.check(&["run.toml", flag, name]);
+            outcome.fails(2, &[name, "there is such a file already"]);
+        }
+        assert_eq!(fs::read(sandbox.path(name)).unwrap(), before);
+    }
+    sandbox.check(&["run.toml", "--fix", "x", "--report", "x"]).fails(2, &["give them two"]);
+    // An older report makes way for the new one.
+    for _ in 0..2 {
+        sandbox.check(&["run.toml", "--report", "report.json"]).succeeds();
+    }
 }

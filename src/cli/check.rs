@@ -9,7 +9,7 @@ use super::{open_device, say, start_logging};
 use crate::config::RunConfig;
 use crate::data::report::{BucketReport, DataReport, Rules, Split};
 use crate::data::{DataError, Depth, Findings, Padding, Problem, fix};
-use crate::durable::{write_atomic, write_atomic_with};
+use crate::durable::{create_atomic_with, refuse_existing, write_atomic};
 use crate::prepare::{Prepared, assemble, augmenter, frames, look};
 use crate::progress::{Display, Screen};
 use crate::schedule::Schedule;
@@ -21,9 +21,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     start_logging(&screen, args.quiet);
     let config = RunConfig::load(&args.config, &args.overrides)?;
     config.validate()?;
-    if let Some(out) = &args.fix {
-        refuse_to_overwrite(out, &config)?;
-    }
+    refuse_to_overwrite(args)?;
     let (device, device_name) = open_device(args.device)?;
     let augmenter = augmenter(&config)?;
 
@@ -52,7 +50,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mut report = DataReport::new(args.config.display().to_string(), &splits, &rules);
     if let Some(out) = &args.fix {
         let usable = rules.usable(&splits[0]);
-        let written = write_atomic_with(out, |file| fix::write_manifest(file, out, usable));
+        let written = create_atomic_with(out, |file| fix::write_manifest(file, out, usable));
         written.map_err(|error| unwritable("the usable part", out, error))?;
     }
 
@@ -105,17 +103,26 @@ fn say_batches(config: &RunConfig, prepared: &Prepared) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `--fix` is for another file than the one that is mended: what is left out would be gone.
-fn refuse_to_overwrite(out: &Path, config: &RunConfig) -> Result<(), Failure> {
-    let same = |manifest: &Path| match (out.canonicalize(), manifest.canonicalize()) {
-        (Ok(out), Ok(manifest)) => out == manifest,
-        _ => false,
+/// A new file takes the place of none but an older report: found before the recordings are read.
+fn refuse_to_overwrite(args: &CheckArgs) -> Result<(), Failure> {
+    let refused = |what, path: &Path, error| {
+        let text = format!("cannot write {what} to {}", path.display());
+        Failure::new(USAGE, anyhow::Error::new(error).context(text))
     };
-    let data = &config.data;
-    let mut manifests = data.train.iter().chain(&data.dev).chain(&data.test);
-    if manifests.any(|manifest| same(manifest)) {
-        let text = "--fix would overwrite a manifest of this config; give another name";
-        return Err(Failure::new(USAGE, anyhow::anyhow!("{}: {text}", out.display())));
+    if let Some(out) = &args.fix {
+        refuse_existing(out).map_err(|error| refused("the usable part", out, error))?;
+        if *out == args.report {
+            let text = "--fix and --report name one file; give them two";
+            return Err(Failure::new(USAGE, anyhow::anyhow!("{}: {text}", out.display())));
+        }
+    }
+    let is_report = std::fs::read(&args.report)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok())
+        .is_some_and(|old| old["splits"].is_array() && old["findings"].is_array());
+    if !is_report {
+        refuse_existing(&args.report)
+            .map_err(|error| refused("the report", &args.report, error))?;
     }
     Ok(())
 }

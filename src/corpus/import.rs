@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::jsonl::Written;
 use super::{AudioSource, ManifestError, Skipped, Utterance, kind, read_as};
-use crate::durable::write_atomic_with;
+use crate::durable::{create_atomic_with, refuse_existing};
 
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +84,10 @@ pub fn import(source: &Path, destination: &Path) -> Result<Imported, ImportError
     if is_same(source.canonicalize(), destination.canonicalize()) {
         return Err(ImportError::Same { path: destination.into() });
     }
+    let failed = |source| ImportError::Write { path: destination.into(), source };
+    refuse_existing(destination).map_err(failed)?;
     let kind = kind::tell(source)?;
     let manifest = read_as(source, &kind)?;
-    let failed = |source| ImportError::Write { path: destination.into(), source };
     let mut paths = RelativePaths::to(destination).map_err(failed)?;
     let mut imported = Imported {
         kind: kind.to_string(),
@@ -97,7 +98,7 @@ pub fn import(source: &Path, destination: &Path) -> Result<Imported, ImportError
         without_speaker: 0,
         skipped: manifest.skipped().to_vec(),
     };
-    write_atomic_with(destination, |out| {
+    create_atomic_with(destination, |out| {
         for utterance in manifest.utterances() {
             imported.audio_s += utterance.duration_s().unwrap_or(0.0);
             imported.without_duration += usize::from(utterance.duration_s().is_none());
@@ -222,10 +223,12 @@ mod tests {
     fn round_trip(tree: &Tree, source: &str, destination: &str) -> Imported {
         let (source, destination) = (tree.path(source), tree.path(destination));
         std::fs::create_dir_all(destination.parent().unwrap()).unwrap();
+        let _ = std::fs::remove_file(&destination);
         let imported = import(&source, &destination).unwrap();
         let want = resolved(&read(&source).unwrap());
         assert_eq!(resolved(&read(&destination).unwrap()), want);
         let again = destination.with_extension("again.jsonl");
+        let _ = std::fs::remove_file(&again);
         import(&destination, &again).unwrap();
         assert_eq!(std::fs::read(again).unwrap(), std::fs::read(destination).unwrap());
         imported
@@ -329,8 +332,10 @@ mod tests {
             ("good.jsonl", "{\"audio_filepath\":\"a\",\"text\":\"\"}\n"),
             ("old.jsonl", "old"),
         ]);
-        let error = import(&tree.path("bad.jsonl"), &tree.path("old.jsonl")).unwrap_err();
+        let error = import(&tree.path("bad.jsonl"), &tree.path("new.jsonl")).unwrap_err();
         assert!(matches!(error, ImportError::Manifest(_)));
+        let error = import(&tree.path("good.jsonl"), &tree.path("old.jsonl")).unwrap_err();
+        assert!(error.to_string().contains("there is such a file already"), "{error}");
         let error = import(&tree.path("good.jsonl"), &tree.path("none/m.jsonl")).unwrap_err();
         assert!(matches!(error, ImportError::Write { .. }));
         let error = import(&tree.path("good.jsonl"), &tree.path("good.jsonl")).unwrap_err();

@@ -22,6 +22,12 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     speaker: Option<&'a str>,
     id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member_offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member_bytes: Option<u64>,
 }
 
 /// Writes a line for each of `usable`, for a manifest that will lie at `manifest`: paths are relative to
@@ -39,15 +45,12 @@ pub fn write_manifest<'a>(
     let mut ids = std::collections::HashSet::new();
     for surveyed in usable {
         let utterance = &surveyed.utterance;
-        let AudioSource::File(audio) = utterance.audio() else {
-            let text = format!(
-                "{}: utterance {:?} lies in a tar file, which has no line of JSON; unpack it first",
-                utterance.place(),
-                utterance.id()
-            );
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        let audio = utterance.audio();
+        let member = match &audio {
+            AudioSource::File(_) => None,
+            AudioSource::Member { name, span, .. } => Some((name.as_str(), *span)),
         };
-        let path = relative(&std::path::absolute(audio)?, folder);
+        let path = relative(&std::path::absolute(audio.file())?, folder);
         let audio_filepath = path.to_str().ok_or_else(|| {
             let text = format!("{}: a path that is no Unicode has no form in JSON", path.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
@@ -67,6 +70,9 @@ pub fn write_manifest<'a>(
             text: utterance.text(),
             speaker: utterance.speaker(),
             id: &id,
+            member: member.map(|(name, _)| name),
+            member_offset: member.map(|(_, span)| span.start),
+            member_bytes: member.map(|(_, span)| span.len),
         };
         serde_json::to_writer(&mut *out, &line)?;
         out.write_all(b"\n")?;

@@ -122,7 +122,9 @@ impl Sampler {
         let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
         let num_frames = |len: &usize| features.num_frames(perturbed_len(*len, slowest));
         let lens: Vec<usize> = num_samples.iter().map(num_frames).collect();
-        let buckets = buckets(&lens, config, features.hop_s()).map_err(|longest| {
+        let buckets = buckets(&lens, config, features.hop_s()).map_err(|_| {
+            // The longest of all, not the first that is too long: its length is what to allow.
+            let longest = (0..lens.len()).max_by_key(|&index| lens[index]).unwrap_or(0);
             let padded_s = padded_len(lens[longest]) as f64 * features.hop_s();
             DataError::LongerThanBatch {
                 id: id(longest),

@@ -92,7 +92,8 @@ fn column(split: &Split, kept: &[Surveyed], usable: usize) -> SplitReport {
     };
     let mut durations: Vec<f64> = kept.iter().map(|kept| kept.duration_s).collect();
     durations.sort_by(f64::total_cmp);
-    column.audio_s = durations.iter().sum();
+    // The sum of nothing is -0.
+    column.audio_s = durations.iter().sum::<f64>() + 0.0;
     column.shortest_s = durations.first().copied().unwrap_or_default();
     column.median_s = durations.get(durations.len() / 2).copied().unwrap_or_default();
     column.longest_s = durations.last().copied().unwrap_or_default();
