@@ -56,7 +56,7 @@ pub(super) fn layout(source: &mut Source) -> Result<Layout, AudioError> {
         return Err(source.malformed(FORMAT, "its SSND chunk is cut short"));
     }
     let gap = 8 + u64::from(u32::from_be_bytes([head[0], head[1], head[2], head[3]]));
-    let frame_len = (format.num_bytes() * usize::from(channels)) as u64;
+    let frame_len = (format.num_bytes * usize::from(channels)) as u64;
     let promised = u64::from(num_frames) * frame_len;
     let in_chunk = sound.len.saturating_sub(gap);
     // A pipe that cannot seek back leaves sizes of zero or near 2^31.

@@ -6,6 +6,7 @@ use super::channel::ChannelPicker;
 use super::gsm::Gsm;
 use super::pcm::SampleFormat;
 use super::source::Source;
+use super::wav_samples::WavSamples;
 use super::{AudioError, Decoded, Segment, check_rate};
 
 /// Bytes decoded at a time: few calls, and well within the second-level cache.
@@ -17,6 +18,8 @@ pub(super) const STREAMED_SIZE: u64 = 0x7fff_0000;
 /// How samples are written.
 pub(super) enum Encoding {
     Plain(SampleFormat),
+    /// What hound decodes of WAV.
+    Wav(WavSamples),
     ImaAdpcm(ImaAdpcm),
     MsAdpcm(MsAdpcm),
     /// Two frames of 160 samples in 65 bytes, as WAV packs them.
@@ -41,7 +44,8 @@ impl Layout {
     /// Bytes and frames of one block.
     fn block(&self) -> (usize, usize) {
         match &self.encoding {
-            Encoding::Plain(format) => (format.num_bytes() * self.channels, 1),
+            Encoding::Plain(format) => (format.num_bytes * self.channels, 1),
+            Encoding::Wav(format) => (format.num_bytes() * self.channels, 1),
             Encoding::ImaAdpcm(codec) => (codec.block_len(), codec.frames_per_block()),
             Encoding::MsAdpcm(codec) => (codec.block_len(), codec.frames_per_block()),
             Encoding::Gsm => (Gsm::BLOCK_LEN, Gsm::FRAMES_PER_BLOCK),
@@ -53,7 +57,7 @@ impl Layout {
         let (block_len, block_frames) = self.block();
         let rest = (data_len % block_len as u64) as usize;
         let rest_frames = match &self.encoding {
-            Encoding::Plain(_) | Encoding::Gsm => 0,
+            Encoding::Plain(_) | Encoding::Wav(_) | Encoding::Gsm => 0,
             Encoding::ImaAdpcm(codec) => codec.frames_in(rest),
             Encoding::MsAdpcm(codec) => codec.frames_in(rest),
         };
@@ -120,6 +124,9 @@ impl Layout {
             interleaved.clear();
             match &self.encoding {
                 Encoding::Plain(format) => format.decode(&bytes, &mut interleaved),
+                Encoding::Wav(format) => format
+                    .decode(&bytes, &mut interleaved)
+                    .map_err(|error| source.malformed(self.format, error.to_string()))?,
                 Encoding::ImaAdpcm(codec) => codec.decode(&bytes, &mut interleaved),
                 Encoding::MsAdpcm(codec) => codec
                     .decode(&bytes, &mut interleaved)

@@ -54,6 +54,7 @@ mod source;
 mod sphere;
 mod stream;
 mod wav;
+mod wav_samples;
 
 pub use channel::Channel;
 pub use error::AudioError;

@@ -1,5 +1,6 @@
 //! Plain samples of any width, sign and byte order, and G.711, as numbers in [-1, 1). The usual formats
-//! have their own loops, which the compiler turns into vector code; the rest go byte by byte.
+//! have their own loops, which the compiler turns into vector code; the rest go byte by byte. Most WAV
+//! files do not come here: see `wav_samples`.
 
 use super::law::{A_LAW, MU_LAW};
 
@@ -16,9 +17,9 @@ pub(super) enum Kind {
 /// The format of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SampleFormat {
-    kind: Kind,
-    num_bytes: usize,
-    big_endian: bool,
+    pub kind: Kind,
+    pub num_bytes: usize,
+    pub big_endian: bool,
 }
 
 impl SampleFormat {
@@ -31,10 +32,6 @@ impl SampleFormat {
             Kind::MuLaw | Kind::ALaw => num_bytes == 1,
         };
         exists.then_some(SampleFormat { kind, num_bytes, big_endian })
-    }
-
-    pub(super) fn num_bytes(self) -> usize {
-        self.num_bytes
     }
 
     /// Appends the whole samples of `bytes`.

@@ -1,6 +1,7 @@
 //! WAV in all its headers: RIFF, big-endian RIFX, 64-bit RF64 and BW64, Sony Wave64. The chunks are
 //! walked here, since sizes lie: recorders die, pipes cannot seek back (size 0 or 0xFFFFFFFF), copies are
-//! cut short. Encodings without a decoder here are named (RFC 2361 lists the tags).
+//! cut short. The samples that hound decodes are left to it (`wav_samples`). Encodings without a decoder
+//! are named (RFC 2361 lists the tags).
 
 use super::AudioError;
 use super::adpcm::{ImaAdpcm, MsAdpcm};
@@ -8,6 +9,7 @@ use super::chunks::{Chunk, Chunks, Flavour};
 use super::layout::{Encoding, Layout, STREAMED_SIZE};
 use super::pcm::{Kind, SampleFormat};
 use super::source::Source;
+use super::wav_samples::WavSamples;
 
 /// No real format chunk is longer.
 const MAX_FMT_LEN: u64 = 4_096;
@@ -74,7 +76,8 @@ pub(super) fn layout(source: &mut Source, header: Header) -> Result<Layout, Audi
                 let data_len = data_len(source, header, chunk, long_data_len)?;
                 let mut layout = fmt.layout(source, name, chunk.start)?;
                 layout.data_len = data_len;
-                if !matches!(layout.encoding, Encoding::Plain(_)) && data_len.is_some() {
+                let plain = matches!(layout.encoding, Encoding::Plain(_) | Encoding::Wav(_));
+                if !plain && data_len.is_some() {
                     layout.num_frames = fact_frames.filter(|frames| *frames > 0);
                 }
                 return Ok(layout);
@@ -188,10 +191,7 @@ impl Fmt {
             let num_bytes = block_len / channels;
             let fits = block_len.is_multiple_of(channels) && (1..=8 * num_bytes).contains(&bits);
             let whole = matches!(kind, Kind::Signed | Kind::Unsigned) || bits == 8 * num_bytes;
-            (fits && whole)
-                .then(|| SampleFormat::new(kind, num_bytes, self.big_endian))
-                .flatten()
-                .map(Encoding::Plain)
+            (fits && whole).then(|| self.plain(kind, num_bytes)).flatten()
         } else {
             match tag {
                 2 if bits == 4 && !self.big_endian => {
@@ -222,6 +222,11 @@ impl Fmt {
                 "{format} with {name} audio ({channels} channels in blocks of {block_len} bytes)"
             ))
         })
+    }
+
+    fn plain(&self, kind: Kind, num_bytes: usize) -> Option<Encoding> {
+        let format = SampleFormat::new(kind, num_bytes, self.big_endian)?;
+        Some(WavSamples::new(format).map_or(Encoding::Plain(format), Encoding::Wav))
     }
 
     /// The predictors that a Microsoft ADPCM header lists, or the standard ones.
