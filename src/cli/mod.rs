@@ -122,7 +122,7 @@ fn answer_probe(args: &[OsString]) -> Option<ExitCode> {
 
 /// Logs to stderr, past the progress bar; `RUST_LOG` chooses what.
 fn start_logging(screen: &Screen, is_quiet: bool) {
-    let level = if is_quiet { "error" } else { "warn,asr=info" };
+    let level = if is_quiet { "error" } else { "warn,symphonia=error,asr=info" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

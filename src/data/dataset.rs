@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::survey::read;
-use super::{DataConfig, DataError, DropReason, Dropped, Survey, Utterance};
+use super::{DataConfig, DataError, DropReason, Dropped, Survey, Surveyed, Utterance};
 use crate::audio::{perturbed_len, speed_perturb};
 use crate::features::{LogMel, LogMelConfig};
 use crate::tokens::{Tokens, UnknownCharacters};
@@ -76,7 +76,7 @@ impl Dataset {
                 dataset.unknown.merge(&unknown);
             }
             let (num_samples, duration_s) = (surveyed.num_samples, surveyed.duration_s);
-            let (utterance, other_text, samples) = surveyed.into_parts();
+            let Surveyed { utterance, other_text, samples, .. } = surveyed;
             dataset.items.push(Item { utterance, num_samples, duration_s, other_text, samples });
         }
         Ok(dataset)

@@ -27,7 +27,7 @@ pub struct Surveyed {
     /// The line of the manifest.
     pub utterance: Utterance,
     /// The transcript after `data.normalizer`, where that changed it.
-    other_text: Option<Box<str>>,
+    pub(super) other_text: Option<Box<str>>,
     /// Samples at the features' rate.
     pub num_samples: usize,
     /// Length of the audio.
@@ -42,11 +42,6 @@ impl Surveyed {
     /// The transcript after `data.normalizer`.
     pub fn text(&self) -> &str {
         self.other_text.as_deref().unwrap_or_else(|| self.utterance.text())
-    }
-
-    /// What a [`super::Dataset`] keeps of it.
-    pub(super) fn into_parts(self) -> (Utterance, Option<Box<str>>, Option<Arc<[f32]>>) {
-        (self.utterance, self.other_text, self.samples)
     }
 }
 
