@@ -25,6 +25,8 @@ pub(super) struct Class {
     pub(super) block: usize,
     /// Steps for which emissions are read at a time, half a turn; turns divide `block`.
     pub(super) ahead: usize,
+    /// Whether what a turn needs comes by asynchronous copies to shared memory, a turn ahead.
+    pub(super) by_copies: bool,
     /// Whether the row is longer than the cube holds and goes through it strip by strip.
     pub(super) in_strips: bool,
 }
@@ -34,13 +36,23 @@ impl Class {
         let group = lanes.count(0);
         let block = (group * held / 4).clamp(2, 16);
         let ahead = (4 / held).max(1).min(block / 2);
-        Self { lanes, group, groups, held, block, ahead, in_strips: false }
+        let by_copies = lanes == Lanes::Ptx;
+        Self { lanes, group, groups, held, block, ahead, by_copies, in_strips: false }
     }
 
     fn of_shared(units: usize, held: usize) -> Self {
         let ahead = (4 / held).max(1);
         let lanes = Lanes::Shared;
-        Self { lanes, group: units, groups: 1, held, block: 16, ahead, in_strips: false }
+        Self {
+            lanes,
+            group: units,
+            groups: 1,
+            held,
+            block: 16,
+            ahead,
+            by_copies: false,
+            in_strips: false,
+        }
     }
 
     pub(super) fn units(&self) -> usize {
@@ -57,9 +69,36 @@ impl Class {
         self.group * self.held + (self.groups - 1) * self.stride()
     }
 
-    /// Words of shared memory: two alternating copies.
-    pub(super) fn shared_words(&self) -> usize {
+    /// Steps of a turn.
+    pub(super) fn turn(&self) -> usize {
+        2 * self.ahead
+    }
+
+    /// Emissions of labels that copies bring, of two turns.
+    pub(super) fn copied_labels(&self) -> usize {
+        2 * self.turn() * self.held * self.units()
+    }
+
+    /// The same of blanks.
+    pub(super) fn copied_blanks(&self) -> usize {
+        2 * self.turn() * self.groups
+    }
+
+    /// Words of shared memory through which lanes and groups exchange: two alternating parts.
+    pub(super) fn exchange_words(&self) -> usize {
         if self.lanes.is_shared() { 4 * self.units() } else { 8 * self.groups * self.block }
+    }
+
+    /// Words of shared memory in all, on the way back, which needs the kept states too.
+    fn shared_words(&self) -> usize {
+        let copied = if self.by_copies { 4 * self.copied_labels() + 2 * self.copied_blanks() } else { 0 };
+        self.exchange_words() + copied
+    }
+
+    /// Without copies if they do not fit.
+    fn fitted(self, shared_memory_bytes: usize) -> Self {
+        let by_copies = self.by_copies && 4 * self.shared_words() <= shared_memory_bytes;
+        Self { by_copies, ..self }
     }
 }
 
@@ -168,6 +207,8 @@ impl Capacity {
             let of = |(groups, held)| Class::of_planes(self.lanes, groups, held);
             PLANE_CLASSES.into_iter().map(of).collect()
         };
+        let all: Vec<Class> =
+            all.into_iter().map(|class| class.fitted(self.shared_memory_bytes)).collect();
         let fits = |class: &Class| {
             class.units() <= self.max_units as usize
                 && 4 * class.shared_words() <= self.shared_memory_bytes
@@ -184,7 +225,7 @@ impl Capacity {
         classes
             .into_iter()
             .find(|class| max_label_len < class.pairs())
-            .unwrap_or(Class { in_strips: true, ..largest })
+            .unwrap_or(Class { in_strips: true, by_copies: false, ..largest })
     }
 
     /// The longest target of every class of kernels, in rising order.

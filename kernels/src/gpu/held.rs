@@ -186,19 +186,6 @@ pub(super) fn place(
     }
 }
 
-/// What a lane has read of the steps to come, a slot each.
-#[derive(CubeType)]
-pub(super) struct Ahead {
-    pub(super) blank_m: Array<f32>,
-    pub(super) blank_e: Array<i32>,
-    pub(super) label_m: Array<f32>,
-    pub(super) label_e: Array<i32>,
-    pub(super) blank_cell: Array<u32>,
-    pub(super) label_cell: Array<u32>,
-    pub(super) column_m: Array<f32>,
-    pub(super) column_e: Array<i32>,
-}
-
 /// Reads the biases under which the other direction packed the lane's cells; its pairs are
 /// numbered from the other end.
 #[cube]

@@ -10,6 +10,7 @@
 //! logarithm takes part in the arithmetic of the lattice. What is infinite or NaN in the results
 //! is decided in integers and written as bits, which WGSL would let a compiler fold away.
 
+mod arrivals;
 mod capacity;
 mod error;
 mod exchange;

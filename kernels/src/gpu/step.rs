@@ -1,8 +1,9 @@
 //! A turn of steps: the recurrence itself, all that a sweep repeats for every frame.
 
+use super::arrivals::{Ahead, Copies, Given, Seat, ask, await_copies, of_copies, of_slot, read};
 use super::capacity::Class;
 use super::exchange::{Lanes, from_left};
-use super::held::{Ahead, Pairs, Places, blank_of, label_of, set_blank, set_label, state};
+use super::held::{Pairs, Places, blank_of, label_of, set_blank, set_label};
 use super::scaled::{
     Scaled, choose, copied, emit, packed, penalized, renormalized, share, sum2, sum3, zero,
 };
@@ -80,10 +81,9 @@ pub(super) fn turn(
                 comptime!((slot + 1).is_multiple_of(STEPS_TO_NORMAL) || slot + 1 == 2 * ahead);
             step(
                 pairs,
-                &*next,
-                slot,
+                &of_slot(&*next, slot, class, work),
                 first_step,
-                slot.runtime(),
+                slot,
                 is_normal,
                 lattice,
                 columns,
@@ -97,6 +97,42 @@ pub(super) fn turn(
         }
     }
     advance(places, comptime!(2 * ahead as u32), border, class, work);
+}
+
+/// The same where what a turn needs comes by copies: those of the turn after are set going first.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn turn_of_copies(
+    pairs: &mut Pairs,
+    copies: &mut Copies,
+    half: usize,
+    first_step: usize,
+    symbols: &[Vector<u32, Const<2>>],
+    lattice: &mut [u32],
+    columns: &mut [Vector<u32, Const<2>>],
+    scratch: &mut [u32],
+    places: &mut Places,
+    block: &Block,
+    border: &Border,
+    seat: &Seat,
+    #[comptime] class: Class,
+    #[comptime] work: Work,
+) {
+    let turn = comptime!(class.turn());
+    // Every lane has read the blanks that the next copies replace.
+    sync_plane();
+    ask(copies, 1 - half, turn, symbols, &*lattice, &*places, border, seat, class, work);
+    await_copies(1u32);
+    #[unroll]
+    for i in 0..turn {
+        let is_normal = comptime!((i + 1).is_multiple_of(STEPS_TO_NORMAL) || i + 1 == turn);
+        let given = of_copies(&*copies, half, i, seat, class, work);
+        step(
+            pairs, &given, first_step, i, is_normal, lattice, columns, scratch, &*places, block,
+            border, class, work,
+        );
+    }
+    advance(places, comptime!(turn as u32), border, class, work);
 }
 
 /// Goes one step, and waits for what it reads: what remains of a block where an utterance's half ends.
@@ -123,52 +159,21 @@ pub(super) fn lone_step(
         sync_cube();
     }
     step(
-        pairs, &*next, 0usize, at, here, true, lattice, columns, scratch, &*places, block, border,
-        class, work,
+        pairs,
+        &of_slot(&*next, 0usize, class, work),
+        at,
+        0usize,
+        true,
+        lattice,
+        columns,
+        scratch,
+        &*places,
+        block,
+        border,
+        class,
+        work,
     );
     advance(places, 1u32, border, class, work);
-}
-
-/// Reads into a slot what the step so many after the turn's first needs: the emissions, the states that
-/// the other direction kept, and what the strip before left.
-#[cube]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn read(
-    next: &mut Ahead,
-    #[comptime] slot: usize,
-    first_step: usize,
-    steps: usize,
-    symbols: &[Vector<u32, Const<2>>],
-    lattice: &[u32],
-    columns: &[Vector<u32, Const<2>>],
-    places: &Places,
-    border: &Border,
-    #[comptime] class: Class,
-    #[comptime] work: Work,
-) {
-    let by_symbols = steps as u32 * border.symbol_stride;
-    let blank = state(symbols[(places.blank_symbol_at[0] + by_symbols) as usize]);
-    next.blank_m[slot] = blank.m;
-    next.blank_e[slot] = blank.e;
-    #[unroll]
-    for p in 0..comptime!(class.held) {
-        let of_pair = comptime!(slot * class.held + p);
-        let label = state(symbols[(places.symbol_at[p] + by_symbols) as usize]);
-        next.label_m[of_pair] = label.m;
-        next.label_e[of_pair] = label.e;
-        if comptime!(work == Work::Meet) {
-            next.blank_cell[of_pair] =
-                lattice[(places.blank_at[p] + steps as u32 * places.blank_stride[p]) as usize];
-            next.label_cell[of_pair] =
-                lattice[(places.label_at[p] + steps as u32 * places.label_stride[p]) as usize];
-        }
-    }
-    if comptime!(class.in_strips) {
-        let of_strip = min(first_step + steps, border.last_step);
-        let column = state(columns[border.left_column_at + of_strip]);
-        next.column_m[slot] = column.m;
-        next.column_e[slot] = column.e;
-    }
 }
 
 /// Moves all places on by so many steps.
@@ -191,15 +196,14 @@ fn advance(
     }
 }
 
-/// One step of all pairs of a lane, so many after the turn's first, with what a slot holds.
+/// One step of all pairs of a lane, so many after the turn's first.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn step(
     pairs: &mut Pairs,
-    read: &Ahead,
-    #[comptime] slot: usize,
+    given: &Given,
     first_step: usize,
-    steps: usize,
+    #[comptime] of_turn: usize,
     #[comptime] is_normal: bool,
     lattice: &mut [u32],
     columns: &mut [Vector<u32, Const<2>>],
@@ -211,12 +215,13 @@ fn step(
     #[comptime] work: Work,
 ) {
     let held = comptime!(class.held);
+    let steps = of_turn.runtime();
     let last = label_of(&*pairs, comptime!(held - 1));
     let shifted = from_left(
         &last,
         scratch,
         border.lane,
-        comptime!(slot % 2),
+        comptime!(of_turn % 2),
         comptime!(class.group),
         comptime!(class.lanes),
     );
@@ -227,8 +232,7 @@ fn step(
             out.insert(1usize, u32::reinterpret(last.e));
             columns[border.right_column_at + first_step + steps] = out;
         }
-        let column = Scaled { m: read.column_m[slot], e: read.column_e[slot] };
-        let outside = choose(border.is_first, &column, &zero());
+        let outside = choose(border.is_first, &given.column, &zero());
         choose(border.lane == 0, &outside, &shifted)
     } else if comptime!(class.lanes == Lanes::Ptx) {
         // PTX promises lane 0 its own value, whose mantissa may stay; elsewhere what it gets may
@@ -237,20 +241,18 @@ fn step(
     } else {
         choose(border.lane > 0, &shifted, &zero())
     };
-    let blank_emission = Scaled { m: read.blank_m[slot], e: read.blank_e[slot] };
     #[unroll]
     for back in 0..held {
         let p = comptime!(held - 1 - back);
         let before = comptime!(if p == 0 { 0 } else { p - 1 });
-        let of_pair = comptime!(slot * held + p);
         let from = if comptime!(p == 0) { copied(&left) } else { label_of(&*pairs, before) };
         let blank = blank_of(&*pairs, p);
         let skipped = penalized(&from, places.skip_penalty[p]);
         let to_label = sum3(&label_of(&*pairs, p), &blank, &skipped);
         let to_blank = sum2(&blank, &from);
-        let label_emission = Scaled { m: read.label_m[of_pair], e: read.label_e[of_pair] };
+        let label_emission = Scaled { m: given.label_m[p], e: given.label_e[p] };
         let at_label = emit(&to_label, &label_emission);
-        let at_blank = emit(&to_blank, &blank_emission);
+        let at_blank = emit(&to_blank, &given.blank);
         if comptime!(work != Work::Pass) {
             let blank_at = (places.blank_at[p] + steps as u32 * places.blank_stride[p]) as usize;
             let label_at = (places.label_at[p] + steps as u32 * places.label_stride[p]) as usize;
@@ -258,8 +260,8 @@ fn step(
                 lattice[blank_at] = packed(&at_blank, block.bias);
                 lattice[label_at] = packed(&at_label, block.bias);
             } else {
-                let of_blank = share(&to_blank, read.blank_cell[of_pair], block.blank_shift[p]);
-                let of_label = share(&to_label, read.label_cell[of_pair], block.label_shift[p]);
+                let of_blank = share(&to_blank, given.blank_cell[p], block.blank_shift[p]);
+                let of_label = share(&to_label, given.label_cell[p], block.label_shift[p]);
                 lattice[blank_at] = u32::reinterpret(of_blank);
                 lattice[label_at] = u32::reinterpret(of_label);
             }

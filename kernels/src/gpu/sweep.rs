@@ -9,16 +9,17 @@
 //! steps without each other, if each starts with a copy of as many pairs of the group before:
 //! one barrier a block instead of one a step.
 
+use super::arrivals::{Ahead, Copies, Seat, ask, await_copies, read};
 use super::capacity::Class;
 use super::exchange::greatest_of_left;
 use super::held::{
-    Ahead, Pairs, Path, Places, Target, label_needs, place, read_biases, renew, set_blank,
+    Pairs, Path, Places, Target, label_needs, place, read_biases, renew, set_blank,
     set_label, state,
 };
 use super::layout::{MARGIN_FRAMES, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
 use super::scaled::{ZERO_EXPONENT, choose, one, zero};
-use super::step::{Block, Border, lone_step, read, turn};
+use super::step::{Block, Border, lone_step, turn, turn_of_copies};
 use cubecl::prelude::*;
 
 /// What a launch of the sweep does.
@@ -65,6 +66,7 @@ pub(super) fn sweep(
     let held = comptime!(class.held);
     let block = comptime!(class.block);
     let ahead = comptime!(class.ahead);
+    let turn_len = comptime!(class.turn());
     let meets = comptime!(work == Work::Meet);
     let keeps = comptime!(work == Work::Keep);
     let in_strips = comptime!(class.in_strips);
@@ -161,7 +163,7 @@ pub(super) fn sweep(
         }
     }
 
-    let mut scratch = Shared::<[u32]>::new_slice(comptime!(class.shared_words()));
+    let mut scratch = Shared::<[u32]>::new_slice(comptime!(class.exchange_words()));
     if start < stop {
         let lanes_of_row = max_labels / held + 1;
         let biases_at = (local_row * 2 + direction) * span.max_blocks as usize * lanes_of_row;
@@ -190,17 +192,12 @@ pub(super) fn sweep(
             last_step: frame_len - 1,
         };
 
-        let slots = comptime!(2 * ahead);
-        let mut next = Ahead {
-            blank_m: Array::new(slots),
-            blank_e: Array::new(slots),
-            label_m: Array::new(comptime!(slots * held)),
-            label_e: Array::new(comptime!(slots * held)),
-            blank_cell: Array::new(comptime!(slots * held)),
-            label_cell: Array::new(comptime!(slots * held)),
-            column_m: Array::new(slots),
-            column_e: Array::new(slots),
-        };
+        let mut next = Ahead::new(class);
+        let mut copies = Copies::new(class, work);
+        // Which half the next turn is in, if it has been asked for.
+        let mut half = 0usize;
+        let mut is_asked = false;
+        let seat = Seat { unit: UNIT_POS_X as usize, lane, which_group };
         let mut block_of =
             Block { bias: 0i32, blank_shift: Array::new(held), label_shift: Array::new(held) };
         let mut next_blank_bias = Array::<i32>::new(held);
@@ -224,22 +221,43 @@ pub(super) fn sweep(
         while now < stop {
             let number = (now + pad) / block;
             let until = min((number + 1) * block - pad, stop);
-            // Most of it has been read at the end of the block before, and is near.
-            #[unroll]
-            for i in 0..ahead {
-                read(
-                    &mut next,
-                    i,
-                    now,
-                    i.runtime(),
-                    symbols,
-                    &*lattice,
-                    &*columns,
-                    &places,
-                    &border,
-                    class,
-                    work,
-                );
+            if comptime!(class.by_copies) {
+                if is_active && !is_asked && now + turn_len <= until {
+                    // What was asked for before a step alone is not what is needed after it.
+                    await_copies(0u32);
+                    let here = 0usize.runtime();
+                    ask(
+                        &mut copies,
+                        half,
+                        here,
+                        symbols,
+                        &*lattice,
+                        &places,
+                        &border,
+                        &seat,
+                        class,
+                        work,
+                    );
+                    is_asked = true;
+                }
+            } else {
+                // Most of it has been read at the end of the block before, and is near.
+                #[unroll]
+                for i in 0..ahead {
+                    read(
+                        &mut next,
+                        i,
+                        now,
+                        i.runtime(),
+                        symbols,
+                        &*lattice,
+                        &*columns,
+                        &places,
+                        &border,
+                        class,
+                        work,
+                    );
+                }
             }
             if comptime!(class.groups > 1) {
                 if now > start {
@@ -305,22 +323,42 @@ pub(super) fn sweep(
             }
             if is_active {
                 let mut at = now;
-                while at + comptime!(2 * ahead) <= until {
-                    turn(
-                        &mut pairs,
-                        &mut next,
-                        at,
-                        symbols,
-                        lattice,
-                        columns,
-                        &mut scratch,
-                        &mut places,
-                        &block_of,
-                        &border,
-                        class,
-                        work,
-                    );
-                    at += comptime!(2 * ahead);
+                while at + turn_len <= until {
+                    if comptime!(class.by_copies) {
+                        turn_of_copies(
+                            &mut pairs,
+                            &mut copies,
+                            half,
+                            at,
+                            symbols,
+                            lattice,
+                            columns,
+                            &mut scratch,
+                            &mut places,
+                            &block_of,
+                            &border,
+                            &seat,
+                            class,
+                            work,
+                        );
+                        half = 1 - half;
+                    } else {
+                        turn(
+                            &mut pairs,
+                            &mut next,
+                            at,
+                            symbols,
+                            lattice,
+                            columns,
+                            &mut scratch,
+                            &mut places,
+                            &block_of,
+                            &border,
+                            class,
+                            work,
+                        );
+                    }
+                    at += turn_len;
                 }
                 while at < until {
                     lone_step(
@@ -337,10 +375,14 @@ pub(super) fn sweep(
                         class,
                         work,
                     );
+                    is_asked = false;
                     at += 1;
                 }
             }
             now = until;
+        }
+        if comptime!(class.by_copies) {
+            await_copies(0u32);
         }
         if comptime!(is_shared) {
             sync_cube();
