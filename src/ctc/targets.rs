@@ -148,6 +148,8 @@ fn on_gpu(
     buckets: &[BucketTargets<'_>],
     config: &CtcConfig,
 ) -> Result<String, TargetsError> {
+    use asr_kernels::gpu::Path;
+
     let (fits, bytes) = (capacity.max_shared_labels, capacity.shared_memory_bytes);
     if config.long_targets == LongTargets::Error {
         refuse(buckets, fits, bytes, device_name)?;
@@ -158,9 +160,14 @@ fn on_gpu(
     );
     for bucket in buckets {
         let (frames, labels) = (bucket.num_frames, bucket.longest().0);
-        let path = capacity.class_name(labels);
+        let class = capacity.class_name(labels);
+        let path = match capacity.path_for(labels) {
+            Path::Cube => "one cube a row".to_owned(),
+            Path::Cubes(count) => format!("{count} cubes a row"),
+            Path::Global { strips } => format!("{strips} strips a row, through global memory"),
+        };
         text.push_str(&format!(
-            "\n      batches of {frames} frames: up to {labels} labels, {path}"
+            "\n      batches of {frames} frames: up to {labels} labels, {path} ({class})"
         ));
     }
     Ok(text)
@@ -206,6 +213,7 @@ mod tests {
             shared_memory_bytes: 0,
             max_shared_labels: 0,
             lanes: Lanes::Ptx,
+            num_multiprocessors: 132,
             max_units: 1024,
             max_cubes: (1 << 30, 65_535),
             max_buffer_bytes: 1 << 35,
@@ -216,8 +224,9 @@ mod tests {
         let text = on_gpu(&h200, "cuda:0", &buckets(), &CtcConfig::default()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains(&format!("up to {} labels", h200.max_shared_labels)), "{text}");
-        assert!(lines[1].contains("100 frames: up to 10 labels") && !lines[1].contains("strips"));
-        assert!(lines[3].contains("50000 labels") && lines[3].contains("strips"), "{text}");
+        assert!(lines[1].contains("100 frames: up to 10 labels, one cube a row"), "{text}");
+        assert!(lines[2].contains("5000 labels, 49 cubes a row"), "{text}");
+        assert!(lines[3].contains("50000 labels, 481 strips a row, through global"), "{text}");
         let config = CtcConfig { long_targets: LongTargets::Error };
         assert!(on_gpu(&h200, "cuda:0", &buckets(), &config).is_err());
     }

@@ -1,5 +1,6 @@
 //! What a device offers the lattice, and how rows of a given length are spread over a cube.
 
+use super::arrivals::STAGES;
 use super::exchange::Lanes;
 use cubecl::ir::features::Plane;
 use cubecl::prelude::*;
@@ -8,6 +9,10 @@ use cubecl::prelude::*;
 /// length, so no batch waits for a compiler because its longest target is new.
 const PLANE_CLASSES: [(usize, usize); 7] =
     [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (16, 2), (16, 4)];
+/// The same on CUDA, where longer rows go in strips side by side.
+const CUDA_CLASSES: [(usize, usize); 4] = [(1, 1), (2, 1), (4, 1), (8, 1)];
+/// Planes of a strip there: one for each of a multiprocessor's four schedulers.
+const PLANES_OF_STRIP: usize = 4;
 /// Units of a cube and pairs of states a unit, where planes cannot be used.
 const SHARED_CLASSES: [(usize, usize); 5] = [(64, 2), (128, 2), (256, 2), (256, 4), (256, 8)];
 
@@ -27,8 +32,22 @@ pub(super) struct Class {
     pub(super) ahead: usize,
     /// Whether what a turn needs comes by asynchronous copies to shared memory, a turn ahead.
     pub(super) by_copies: bool,
-    /// Whether the row is longer than the cube holds and goes through it strip by strip.
-    pub(super) in_strips: bool,
+    /// Whether the row is longer than the cube holds and goes in strips.
+    pub(super) strips: Strips,
+}
+
+/// How a row that is longer than a cube holds goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Strips {
+    /// It is not.
+    One,
+    /// Strip after strip, a launch each.
+    InTurn,
+    /// All strips in one launch, a cube each, which waits for the column of the one before where
+    /// that has not been written. A device must start cubes in the order of their numbers for
+    /// that: NVIDIA's do, and CUB's scans rely on it (Merrill and Garland, "Single-pass parallel
+    /// prefix scan with decoupled look-back", 2016).
+    InWaves,
 }
 
 impl Class {
@@ -37,7 +56,7 @@ impl Class {
         let block = (group * held / 4).clamp(2, 16);
         let ahead = (4 / held).max(1).min(block / 2);
         let by_copies = lanes == Lanes::Ptx;
-        Self { lanes, group, groups, held, block, ahead, by_copies, in_strips: false }
+        Self { lanes, group, groups, held, block, ahead, by_copies, strips: Strips::One }
     }
 
     fn of_shared(units: usize, held: usize) -> Self {
@@ -51,7 +70,7 @@ impl Class {
             block: 16,
             ahead,
             by_copies: false,
-            in_strips: false,
+            strips: Strips::One,
         }
     }
 
@@ -74,14 +93,19 @@ impl Class {
         2 * self.ahead
     }
 
-    /// Emissions of labels that copies bring, of two turns.
+    /// Emissions of labels that copies bring, of all stages.
     pub(super) fn copied_labels(&self) -> usize {
-        2 * self.turn() * self.held * self.units()
+        STAGES * self.turn() * self.held * self.units()
     }
 
     /// The same of blanks.
     pub(super) fn copied_blanks(&self) -> usize {
-        2 * self.turn() * self.groups
+        STAGES * self.turn() * self.groups
+    }
+
+    /// Biases that they bring, one for a block, which is a turn where copies are used.
+    pub(super) fn copied_biases(&self) -> usize {
+        STAGES * 2 * self.held * self.units()
     }
 
     /// Words of shared memory through which lanes and groups exchange: two alternating parts.
@@ -91,14 +115,20 @@ impl Class {
 
     /// Words of shared memory in all, on the way back, which needs the kept states too.
     fn shared_words(&self) -> usize {
-        let copied = if self.by_copies { 4 * self.copied_labels() + 2 * self.copied_blanks() } else { 0 };
-        self.exchange_words() + copied
+        let columns = 2 * (self.block + self.turn());
+        let copied =
+            4 * self.copied_labels() + 2 * self.copied_blanks() + self.copied_biases() + columns;
+        self.exchange_words() + if self.by_copies { copied } else { 0 }
     }
 
-    /// Without copies if they do not fit.
-    fn fitted(self, shared_memory_bytes: usize) -> Self {
-        let by_copies = self.by_copies && 4 * self.shared_words() <= shared_memory_bytes;
-        Self { by_copies, ..self }
+    /// Whether a row goes in strips.
+    pub(super) fn in_strips(&self) -> bool {
+        self.strips != Strips::One
+    }
+
+    /// Whether they go side by side.
+    pub(super) fn in_waves(&self) -> bool {
+        self.strips == Strips::InWaves
     }
 }
 
@@ -107,6 +137,8 @@ impl Class {
 pub enum Path {
     /// One cube holds a row in its registers.
     Cube,
+    /// A row is spread over so many cubes, which pass on their borders; all rest on the device at once.
+    Cubes(usize),
     /// A row goes through its cube in so many strips, one after the other, whose borders
     /// meet in global memory: slower, of any length.
     Global {
@@ -130,11 +162,13 @@ pub enum LongTargets {
 pub struct Capacity {
     /// Shared memory of one cube.
     pub shared_memory_bytes: usize,
-    /// The longest target whose rows one cube holds, in its registers, its lanes exchanging
-    /// what they share.
+    /// The longest target whose row the device holds in registers and shared memory all at once: in one
+    /// cube or, on CUDA, spread over half of its multiprocessors (the other half goes backwards).
     pub max_shared_labels: usize,
     /// How lanes exchange.
     pub lanes: Lanes,
+    /// Multiprocessors over which cubes are spread.
+    pub num_multiprocessors: usize,
     /// Units of one cube.
     pub max_units: u32,
     /// Cubes along x and y.
@@ -154,7 +188,7 @@ impl Capacity {
         let properties = client.properties();
         let hardware = &properties.hardware;
         let plane = hardware.plane_size_min;
-        let lanes = if client.name().starts_with("cuda") {
+        let lanes = if client.name().starts_with("cuda") && client.features().copy_async {
             Lanes::Ptx
         } else if client.features().plane.contains(Plane::Ops)
             && plane == hardware.plane_size_max
@@ -168,6 +202,7 @@ impl Capacity {
             shared_memory_bytes: hardware.max_shared_memory_size,
             max_shared_labels: 0,
             lanes,
+            num_multiprocessors: hardware.num_streaming_multiprocessors.unwrap_or(1) as usize,
             max_units: hardware.max_units_per_cube.min(hardware.max_cube_dim.0),
             max_cubes: (hardware.max_cube_count.0, hardware.max_cube_count.1),
             max_buffer_bytes: properties.memory.max_page_size,
@@ -194,9 +229,17 @@ impl Capacity {
     }
 
     fn settled(self) -> Self {
-        let pairs = self.classes().last().map_or(0, Class::pairs);
         // A pair for the last blank.
-        Self { max_shared_labels: pairs.saturating_sub(1), ..self }
+        let strip = self.strip();
+        let largest = self.classes().iter().map(Class::pairs).fold(0, usize::max);
+        let pairs = largest.max(strip.pairs() * self.resident(&strip));
+        Self { max_shared_labels: pairs - 1, ..self }
+    }
+
+    /// Cubes over which one direction of a row can be spread at once.
+    fn resident(&self, class: &Class) -> usize {
+        let of_multiprocessor = self.shared_memory_bytes / (4 * class.shared_words());
+        if class.by_copies { (self.num_multiprocessors * of_multiprocessor / 2).max(1) } else { 1 }
     }
 
     /// The classes that fit the device, in rising order; at least one.
@@ -204,11 +247,11 @@ impl Capacity {
         let all: Vec<Class> = if self.lanes.is_shared() {
             SHARED_CLASSES.into_iter().map(|(units, held)| Class::of_shared(units, held)).collect()
         } else {
-            let of = |(groups, held)| Class::of_planes(self.lanes, groups, held);
-            PLANE_CLASSES.into_iter().map(of).collect()
+            let of = |&(groups, held): &(usize, usize)| Class::of_planes(self.lanes, groups, held);
+            let is_cuda = self.lanes == Lanes::Ptx;
+            let classes: &[_] = if is_cuda { &CUDA_CLASSES } else { &PLANE_CLASSES };
+            classes.iter().map(of).collect()
         };
-        let all: Vec<Class> =
-            all.into_iter().map(|class| class.fitted(self.shared_memory_bytes)).collect();
         let fits = |class: &Class| {
             class.units() <= self.max_units as usize
                 && 4 * class.shared_words() <= self.shared_memory_bytes
@@ -220,12 +263,24 @@ impl Capacity {
 
     /// The class that sweeps targets up to `max_label_len` labels.
     pub(super) fn class_for(&self, max_label_len: usize) -> Class {
-        let classes = self.classes();
-        let largest = classes[classes.len() - 1];
-        classes
+        self.classes()
             .into_iter()
             .find(|class| max_label_len < class.pairs())
-            .unwrap_or(Class { in_strips: true, by_copies: false, ..largest })
+            .unwrap_or_else(|| self.strip())
+    }
+
+    /// The class of the strips in which longer rows go: side by side in cubes that leave room for others,
+    /// or one after the other in cubes as large as they come.
+    fn strip(&self) -> Class {
+        let in_waves = self.lanes == Lanes::Ptx;
+        let (most, strips) = if in_waves {
+            (PLANES_OF_STRIP, Strips::InWaves)
+        } else {
+            (usize::MAX, Strips::InTurn)
+        };
+        let classes = self.classes();
+        let class = classes.iter().rfind(|class| class.groups <= most).unwrap_or(&classes[0]);
+        Class { strips, ..*class }
     }
 
     /// The longest target of every class of kernels, in rising order.
@@ -236,18 +291,23 @@ impl Capacity {
     /// The kernels that sweep targets up to `max_label_len` labels, in words; those of one name
     /// are compiled once.
     pub fn class_name(&self, max_label_len: usize) -> String {
-        let Class { group, groups, held, in_strips, .. } = self.class_for(max_label_len);
-        let strips = if in_strips { ", in strips" } else { "" };
+        let Class { group, groups, held, strips, .. } = self.class_for(max_label_len);
+        let strips = match strips {
+            Strips::One => "",
+            Strips::InTurn => ", in strips",
+            Strips::InWaves => ", over several cubes",
+        };
         format!("{groups} x {group} lanes x {held} pairs{strips}")
     }
 
     /// Where the rows of targets up to `max_label_len` labels will go.
     pub fn path_for(&self, max_label_len: usize) -> Path {
         let class = self.class_for(max_label_len);
-        if class.in_strips {
-            Path::Global { strips: (max_label_len + 1).div_ceil(class.pairs()) }
-        } else {
-            Path::Cube
+        let strips = (max_label_len + 1).div_ceil(class.pairs());
+        match class.strips {
+            Strips::One => Path::Cube,
+            Strips::InWaves if strips <= self.resident(&class) => Path::Cubes(strips),
+            Strips::InTurn | Strips::InWaves => Path::Global { strips },
         }
     }
 }
@@ -261,6 +321,7 @@ mod tests {
             shared_memory_bytes: 0,
             max_shared_labels: 0,
             lanes,
+            num_multiprocessors: 132,
             max_units: 1024,
             max_cubes: (65_535, 65_535),
             max_buffer_bytes: 1 << 30,
@@ -284,6 +345,20 @@ mod tests {
     }
 
     #[test]
+    fn on_cuda_a_row_is_spread_over_cubes_as_far_as_the_device_holds_them_at_once() {
+        let h200 = device(Lanes::Ptx).with_shared_memory(232_448);
+        assert_eq!(h200.path_for(199), Path::Cube);
+        assert_eq!(h200.path_for(200), Path::Cubes(2));
+        assert_eq!(h200.path_for(5_000), Path::Cubes(49));
+        let fits = h200.max_shared_labels;
+        assert!((5_000..50_000).contains(&fits), "{fits}");
+        assert!(matches!(h200.path_for(fits), Path::Cubes(_)));
+        assert!(matches!(h200.path_for(fits + 1), Path::Global { .. }));
+        assert_eq!(h200.path_for(50_000), Path::Global { strips: 481 });
+        assert_eq!(h200.with_shared_memory(0).path_for(63), Path::Global { strips: 2 });
+    }
+
+    #[test]
     fn classes_rise_and_read_ahead_within_a_block() {
         for lanes in [Lanes::Plane(4), Lanes::Plane(8), Lanes::Plane(64), Lanes::Ptx, Lanes::Shared]
         {
@@ -292,6 +367,7 @@ mod tests {
             for class in classes {
                 assert!(class.block.is_multiple_of(2 * class.ahead), "{class:?}");
                 assert!(class.block.is_multiple_of(class.held), "{class:?}");
+                assert!(!class.by_copies || class.block == class.turn(), "{class:?}");
                 assert!(class.stride() > 0);
             }
         }

@@ -94,6 +94,19 @@ pub(super) fn from_left(
     }
 }
 
+/// The greatest value of `count` neighbouring lanes, a power of two, for all of them; on CUDA.
+#[cube]
+pub(super) fn greatest_of_block(value: i32, #[comptime] count: usize) -> i32 {
+    let mut greatest = value;
+    #[unroll]
+    for level in 0..comptime!(count.ilog2() as usize) {
+        let distance = comptime!(1u32 << level);
+        let other = ptx_shuffle_xor(u32::reinterpret(greatest), distance);
+        greatest = max(greatest, i32::reinterpret(other));
+    }
+    greatest
+}
+
 /// The greatest value of this lane and of at least `reach` lanes to its left.
 #[cube]
 pub(super) fn greatest_of_left(

@@ -92,15 +92,18 @@ fn exact_decay(x: f32) -> f32 {
     (1.0f32 + (r + r * r * (0.5f32 + r * tail))) * pow2(y.n)
 }
 
-/// Cubes: `[frames, rows]`. `N` logits are read at once.
+/// Cubes: `[frames, rows]`. `N` logits are read at once. Columns of strips in waves are emptied.
 #[cube(launch_unchecked)]
 pub(super) fn read_frames<F: Float, N: Size>(
     logits: &[Vector<F, N>],
     plan: &[u32],
     symbols: &mut [Vector<u32, Const<2>>],
     norms: &mut [Vector<u32, Const<4>>],
+    columns: &mut [u32],
     sizes: Sizes,
+    num_strips: u32,
     #[comptime] class: FrameClass,
+    #[comptime] in_waves: bool,
     #[define(F)] _dtype: ElemType,
 ) {
     let width = N::value();
@@ -159,6 +162,16 @@ pub(super) fn read_frames<F: Float, N: Size>(
 
     if is_valid {
         let frame = local_row * num_frames + t;
+        if comptime!(in_waves) {
+            let mut of_strip = lane;
+            while of_strip < 2 * num_strips as usize {
+                let strip_row = (of_strip / 2) * sizes.num_rows as usize + local_row;
+                let at = (strip_row * 2 + of_strip % 2) * num_frames + t;
+                columns[2 * at] = 0u32;
+                columns[2 * at + 1] = 0u32;
+                of_strip += class.group;
+            }
+        }
         if lane == 0 {
             let mut norm = Vector::<u32, Const<4>>::empty();
             norm.insert(0usize, u32::reinterpret(top));

@@ -49,9 +49,6 @@ pub(super) fn state(word_pair: Vector<u32, Const<2>>) -> Scaled {
 pub(super) struct Places {
     /// What takes the skip from the pair before, or leaves it.
     pub(super) skip_penalty: Array<i32>,
-    /// Places of blank and label in the target's order, in both directions.
-    pub(super) blank: Array<u32>,
-    pub(super) label: Array<u32>,
     /// Where the emissions of the turn's first step are, of the blank (one for all) and the labels.
     pub(super) blank_symbol_at: Array<u32>,
     pub(super) symbol_at: Array<u32>,
@@ -62,6 +59,9 @@ pub(super) struct Places {
     pub(super) label_at: Array<u32>,
     pub(super) blank_stride: Array<u32>,
     pub(super) label_stride: Array<u32>,
+    /// Where the other direction, whose pairs are numbered from the other end, keeps their biases.
+    pub(super) other_blank: Array<u32>,
+    pub(super) other_label: Array<u32>,
     /// Frames that must follow before a path from the state can end.
     pub(super) blank_needs: Array<u32>,
     pub(super) label_needs: Array<u32>,
@@ -153,6 +153,7 @@ pub(super) fn place(
     path: &Path,
     plan: &[u32],
     target: &Target,
+    #[comptime] held: usize,
     #[comptime] work: Work,
 ) {
     let num_labels = target.num_labels;
@@ -165,8 +166,6 @@ pub(super) fn place(
         && j < num_labels
         && plan[target.labels_at + label] != plan[target.labels_at + before];
     places.skip_penalty[p] = select(may_skip, 0i32, ZERO_EXPONENT);
-    places.blank[p] = blank as u32;
-    places.label[p] = label as u32;
     let pitch = target.pairs_of_row as u32;
     let symbol = select(is_forward, min(j + 1, num_labels), num_labels - min(j, num_labels));
     places.symbol_at[p] = path.first_frame * pitch + symbol as u32;
@@ -180,34 +179,32 @@ pub(super) fn place(
         places.blank_stride[p] = select(owns_blank, stride, 0u32);
         places.label_stride[p] = select(owns_label, stride, 0u32);
     }
+    if comptime!(work == Work::Meet) {
+        let other_blank = select(is_forward, num_labels - blank, blank);
+        let other_label = select(is_forward, target.last_label - label, label);
+        places.other_blank[p] = (other_blank / held) as u32;
+        places.other_label[p] = (other_label / held) as u32;
+    }
     if comptime!(work == Work::Keep) {
         places.blank_needs[p] = blank_needs(j, is_forward, plan, target);
         places.label_needs[p] = label_needs(j, is_forward, plan, target);
     }
 }
 
-/// Reads the biases under which the other direction packed the lane's cells; its pairs are
-/// numbered from the other end.
+/// Reads the biases under which the other direction packed the lane's cells.
 #[cube]
-#[allow(clippy::too_many_arguments)]
 pub(super) fn read_biases(
     blank_bias: &mut Array<i32>,
     label_bias: &mut Array<i32>,
     biases: &[u32],
     at: usize,
     places: &Places,
-    target: &Target,
-    is_forward: bool,
     #[comptime] held: usize,
 ) {
     #[unroll]
     for p in 0..held {
-        let blank = places.blank[p] as usize;
-        let label = places.label[p] as usize;
-        let other_blank = select(is_forward, target.num_labels - blank, blank);
-        let other_label = select(is_forward, target.last_label - label, label);
-        blank_bias[p] = i32::reinterpret(biases[at + other_blank / held]);
-        label_bias[p] = i32::reinterpret(biases[at + other_label / held]);
+        blank_bias[p] = i32::reinterpret(biases[at + places.other_blank[p] as usize]);
+        label_bias[p] = i32::reinterpret(biases[at + places.other_label[p] as usize]);
     }
 }
 

@@ -157,7 +157,8 @@ pub fn check(
     let (rows, frames, classes) =
         (problem.batch_size(), problem.num_frames(), problem.num_classes());
     let labels = problem.max_label_len();
-    if class.in_strips && capacity.long_targets == LongTargets::Error {
+    let is_too_long = labels > capacity.max_shared_labels;
+    if is_too_long && capacity.long_targets == LongTargets::Error {
         let row = (0..rows).find(|&row| problem.label_lens()[row] == labels).unwrap_or(0);
         let capacity = capacity.max_shared_labels;
         return Err(CtcError::LongTarget { row, labels, capacity });
@@ -202,7 +203,7 @@ fn block_iterations(class: Class) -> usize {
     class.block / (2 * class.ahead)
         + 4 * class.ahead
         + 2
-        + if class.in_strips { class.block } else { 0 }
+        + if class.in_strips() { class.block } else { 0 }
 }
 
 /// Blocks that one launch of the sweep may take, so that no loop outgrows the device.
@@ -274,8 +275,11 @@ impl Batch<'_> {
                 self.plan(),
                 buffer(&self.symbols, self.sizes.symbols / 2),
                 buffer(&self.norms, self.sizes.norms / NORM_WORDS),
+                buffer(&self.columns, self.sizes.columns),
                 kernel_sizes(),
+                self.num_strips() as u32,
                 self.frames,
+                self.class.in_waves(),
                 self.dtype.elem(),
             );
         }
@@ -342,16 +346,21 @@ impl Batch<'_> {
         buffer(self.runs.get_or_init(packed), rows * runs_row_words(self.problem.max_label_len()))
     }
 
-    /// Sweeps all strips, each from block to block, so that a strip finds its left border whole.
+    fn num_strips(&self) -> usize {
+        (self.problem.max_label_len() + 1).div_ceil(self.class.pairs())
+    }
+
+    /// Sweeps all strips: side by side, or each through all its blocks, so that it finds its left border whole.
     fn sweep(&self, num_rows: usize, work: Work, sizes: &impl Fn() -> SizesLaunch) {
-        let strips = (self.problem.max_label_len() + 1).div_ceil(self.class.pairs());
+        let strips = self.num_strips();
+        let at_once = if self.class.in_waves() { strips } else { 1 };
         let blocks = max_blocks(self.problem, self.class);
-        for strip in 0..strips {
+        for first_strip in (0..strips).step_by(at_once) {
             for first_block in (0..blocks).step_by(self.segment) {
                 unsafe {
                     sweep::launch_unchecked(
                         self.client,
-                        CubeCount::Static(num_rows as u32, 2, 1),
+                        CubeCount::Static(num_rows as u32, 2, at_once as u32),
                         CubeDim::new_1d(self.class.units() as u32),
                         self.plan(),
                         buffer(&self.symbols, self.sizes.symbols / 2),
@@ -359,10 +368,10 @@ impl Batch<'_> {
                         buffer(&self.lattice, self.sizes.lattice),
                         buffer(&self.biases, self.sizes.biases),
                         buffer(&self.states, self.sizes.states),
-                        buffer(&self.columns, self.sizes.columns / 2),
+                        buffer(&self.columns, self.sizes.columns),
                         sizes(),
                         SpanLaunch::new(
-                            strip as u32,
+                            first_strip as u32,
                             first_block as u32,
                             self.segment.min(blocks) as u32,
                             blocks as u32,

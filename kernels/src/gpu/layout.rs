@@ -7,7 +7,7 @@
 //! | `lattice` | `[MARGIN_FRAMES + rows T + MARGIN_FRAMES, 2, S + 1]` words: blanks, then labels |
 //! | `biases` | `[rows, 2, blocks, lanes]` |
 //! | `states` | `[rows, 2, S + 1, STATE_WORDS]` |
-//! | `columns` | `[2, rows, 2, T]` states |
+//! | `columns` | `[strips, rows, 2, T]` states, words of none 0: each strip's last label, for the strip after |
 //! | `summary` | `[rows, SUMMARY_WORDS]` |
 //!
 //! Rows are those of one launch; a 2 is the directions', or that of alternating strips.
@@ -71,6 +71,7 @@ impl ScratchWords {
         let with_margins = frames + 2 * MARGIN_FRAMES;
         let pairs = problem.max_label_len() + 1;
         let lanes = problem.max_label_len() / class.held + 1;
+        let strips = pairs.div_ceil(class.pairs());
         // A buffer has an element, used or not.
         let if_wanted = |words: usize| if wants_grad { words } else { 2 };
         Self {
@@ -79,7 +80,7 @@ impl ScratchWords {
             lattice: if_wanted(with_margins * pairs * 2),
             biases: if_wanted(num_rows * 2 * max_blocks(problem, class) * lanes),
             states: num_rows * 2 * pairs * STATE_WORDS,
-            columns: if class.in_strips { 2 * 2 * frames * 2 } else { 2 },
+            columns: if class.in_strips() { strips * 2 * frames * 2 } else { 2 },
             summary: num_rows * SUMMARY_WORDS,
         }
     }

@@ -1,6 +1,9 @@
 //! A turn of steps: the recurrence itself, all that a sweep repeats for every frame.
 
-use super::arrivals::{Ahead, Copies, Given, Seat, ask, await_copies, of_copies, of_slot, read};
+use super::arrivals::{
+    Ahead, Copies, Given, STAGES, Seat, ask, await_copies, biases_of_copies, column_of_slot,
+    fetched, of_copies, of_slot, pass, pass_on, read, to_column,
+};
 use super::capacity::Class;
 use super::exchange::{Lanes, from_left};
 use super::held::{Pairs, Places, blank_of, label_of, set_blank, set_label};
@@ -30,15 +33,31 @@ pub(super) struct Border {
     pub(super) right_column_at: usize,
     /// Whether the lane's left neighbour is in the strip before.
     pub(super) is_first: bool,
-    /// Whether its right neighbour is in the strip after.
+    /// Whether its right neighbour, or that of a lane of its group, is in the strip after.
     pub(super) is_last: bool,
-    /// What makes a zero of what comes from the left where nothing is.
+    pub(super) is_last_group: bool,
+    /// Whether anything is to the left, and what makes a zero of what comes from there if not.
+    pub(super) has_left: bool,
     pub(super) left_penalty: i32,
     pub(super) lane: usize,
     /// Emissions from a step's to the next one's.
     pub(super) symbol_stride: u32,
     /// The last step of all.
     pub(super) last_step: usize,
+    /// The other direction's biases, and how many make a block.
+    pub(super) other_biases_at: usize,
+    pub(super) lanes_of_row: usize,
+    pub(super) total_e: i32,
+}
+
+#[cube]
+impl Border {
+    /// Where the other direction keeps the biases of the block in which it came through the step; some
+    /// block's for a step past the last.
+    pub(super) fn other_biases_of(&self, step: usize, #[comptime] block: usize) -> usize {
+        let left = self.last_step + 1 - min(step, self.last_step);
+        self.other_biases_at + (left.div_ceil(block) - 1) * self.lanes_of_row
+    }
 }
 
 /// Goes `2 class.ahead` steps from `first_step`. The emissions and cells of the first half have been read;
@@ -52,7 +71,7 @@ pub(super) fn turn(
     first_step: usize,
     symbols: &[Vector<u32, Const<2>>],
     lattice: &mut [u32],
-    columns: &mut [Vector<u32, Const<2>>],
+    columns: &mut [Atomic<u32>],
     scratch: &mut [u32],
     places: &mut Places,
     block: &Block,
@@ -77,16 +96,16 @@ pub(super) fn turn(
         #[unroll]
         for i in 0..ahead {
             let slot = comptime!(half * ahead + i);
+            leave(&*pairs, columns, first_step + slot, border, class);
             let is_normal =
                 comptime!((slot + 1).is_multiple_of(STEPS_TO_NORMAL) || slot + 1 == 2 * ahead);
             step(
                 pairs,
                 &of_slot(&*next, slot, class, work),
-                first_step,
+                &column_of_slot(&*next, slot),
                 slot,
                 is_normal,
                 lattice,
-                columns,
                 scratch,
                 &*places,
                 block,
@@ -99,20 +118,22 @@ pub(super) fn turn(
     advance(places, comptime!(2 * ahead as u32), border, class, work);
 }
 
-/// The same where what a turn needs comes by copies: those of the turn after are set going first.
+/// The same where what a turn needs comes by copies: those of the next are set going first.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn turn_of_copies(
     pairs: &mut Pairs,
     copies: &mut Copies,
-    half: usize,
+    stage: usize,
     first_step: usize,
+    of_block: usize,
     symbols: &[Vector<u32, Const<2>>],
     lattice: &mut [u32],
-    columns: &mut [Vector<u32, Const<2>>],
+    biases: &[u32],
+    columns: &mut [Atomic<u32>],
     scratch: &mut [u32],
     places: &mut Places,
-    block: &Block,
+    block: &mut Block,
     border: &Border,
     seat: &Seat,
     #[comptime] class: Class,
@@ -121,16 +142,49 @@ pub(super) fn turn_of_copies(
     let turn = comptime!(class.turn());
     // Every lane has read the blanks that the next copies replace.
     sync_plane();
-    ask(copies, 1 - half, turn, symbols, &*lattice, &*places, border, seat, class, work);
-    await_copies(1u32);
+    let last = comptime!(STAGES - 1);
+    ask(
+        copies,
+        (stage + last) % STAGES,
+        first_step,
+        comptime!(last * turn),
+        symbols,
+        &*lattice,
+        biases,
+        &*places,
+        border,
+        seat,
+        class,
+        work,
+    );
+    await_copies(comptime!(last as u32));
+    if comptime!(work == Work::Meet) {
+        #[unroll]
+        for p in 0..comptime!(class.held) {
+            let (blank, label) = biases_of_copies(&*copies, stage, p, seat, class);
+            block.blank_shift[p] = border.total_e + blank;
+            block.label_shift[p] = border.total_e + label;
+        }
+    }
     #[unroll]
     for i in 0..turn {
         let is_normal = comptime!((i + 1).is_multiple_of(STEPS_TO_NORMAL) || i + 1 == turn);
-        let given = of_copies(&*copies, half, i, seat, class, work);
+        let given = of_copies(&*copies, stage, i, seat, class, work);
+        let column = fetched(&*copies, select(comptime!(class.in_waves()), of_block + i, 0usize));
+        if comptime!(class.in_waves()) {
+            if border.is_last {
+                pass(copies, i, &label_of(&*pairs, comptime!(class.held - 1)));
+            }
+        }
         step(
-            pairs, &given, first_step, i, is_normal, lattice, columns, scratch, &*places, block,
-            border, class, work,
+            pairs, &given, &column, i, is_normal, lattice, scratch, &*places, &*block, border,
+            class, work,
         );
+    }
+    if comptime!(class.in_waves()) {
+        if border.is_last_group {
+            pass_on(&*copies, columns, first_step, border, class);
+        }
     }
     advance(places, comptime!(turn as u32), border, class, work);
 }
@@ -141,10 +195,12 @@ pub(super) fn turn_of_copies(
 pub(super) fn lone_step(
     pairs: &mut Pairs,
     next: &mut Ahead,
+    copies: &Copies,
     at: usize,
+    of_block: usize,
     symbols: &[Vector<u32, Const<2>>],
     lattice: &mut [u32],
-    columns: &mut [Vector<u32, Const<2>>],
+    columns: &mut [Atomic<u32>],
     scratch: &mut [u32],
     places: &mut Places,
     block: &Block,
@@ -158,14 +214,19 @@ pub(super) fn lone_step(
         // Slots alternate between two parts of the scratch; this one is always the first.
         sync_cube();
     }
+    let column = if comptime!(class.in_waves()) {
+        fetched(copies, of_block)
+    } else {
+        column_of_slot(&*next, 0usize)
+    };
+    leave(&*pairs, columns, at, border, class);
     step(
         pairs,
         &of_slot(&*next, 0usize, class, work),
-        at,
+        &column,
         0usize,
         true,
         lattice,
-        columns,
         scratch,
         &*places,
         block,
@@ -174,6 +235,23 @@ pub(super) fn lone_step(
         work,
     );
     advance(places, 1u32, border, class, work);
+}
+
+/// Leaves the label that the strip after needs at a step.
+#[cube]
+fn leave(
+    pairs: &Pairs,
+    columns: &mut [Atomic<u32>],
+    step: usize,
+    border: &Border,
+    #[comptime] class: Class,
+) {
+    if comptime!(class.in_strips()) {
+        if border.is_last {
+            let last = label_of(pairs, comptime!(class.held - 1));
+            to_column(columns, border.right_column_at + step, &last);
+        }
+    }
 }
 
 /// Moves all places on by so many steps.
@@ -202,11 +280,10 @@ fn advance(
 fn step(
     pairs: &mut Pairs,
     given: &Given,
-    first_step: usize,
+    column: &Scaled,
     #[comptime] of_turn: usize,
     #[comptime] is_normal: bool,
     lattice: &mut [u32],
-    columns: &mut [Vector<u32, Const<2>>],
     scratch: &mut [u32],
     places: &Places,
     block: &Block,
@@ -225,21 +302,17 @@ fn step(
         comptime!(class.group),
         comptime!(class.lanes),
     );
-    let left = if comptime!(class.in_strips) {
-        if border.is_last {
-            let mut out = Vector::<u32, Const<2>>::empty();
-            out.insert(0usize, u32::reinterpret(last.m));
-            out.insert(1usize, u32::reinterpret(last.e));
-            columns[border.right_column_at + first_step + steps] = out;
-        }
-        let outside = choose(border.is_first, &given.column, &zero());
-        choose(border.lane == 0, &outside, &shifted)
-    } else if comptime!(class.lanes == Lanes::Ptx) {
+    let from_outside = if comptime!(class.in_strips()) {
+        choose(border.is_first, column, &shifted)
+    } else {
+        shifted
+    };
+    let left = if comptime!(class.lanes == Lanes::Ptx) {
         // PTX promises lane 0 its own value, whose mantissa may stay; elsewhere what it gets may
         // be no mantissa at all.
-        penalized(&shifted, border.left_penalty)
+        penalized(&from_outside, border.left_penalty)
     } else {
-        choose(border.lane > 0, &shifted, &zero())
+        choose(border.has_left, &from_outside, &zero())
     };
     #[unroll]
     for back in 0..held {

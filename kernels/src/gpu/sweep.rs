@@ -9,12 +9,13 @@
 //! steps without each other, if each starts with a copy of as many pairs of the group before:
 //! one barrier a block instead of one a step.
 
-use super::arrivals::{Ahead, Copies, Seat, ask, await_copies, read};
+use super::arrivals::{
+    Ahead, Copies, STAGES, Seat, ask, await_copies, fetch_column, fetched, forget, of_column, read,
+};
 use super::capacity::Class;
-use super::exchange::greatest_of_left;
+use super::exchange::{greatest_of_block, greatest_of_left};
 use super::held::{
-    Pairs, Path, Places, Target, label_needs, place, read_biases, renew, set_blank,
-    set_label, state,
+    Pairs, Path, Places, Target, label_needs, place, read_biases, renew, set_blank, set_label,
 };
 use super::layout::{MARGIN_FRAMES, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
@@ -36,8 +37,8 @@ pub(super) enum Work {
 /// The part of the work that a launch does.
 #[derive(CubeLaunch, CubeType, Clone, Copy)]
 pub(super) struct Span {
-    /// Which strip of the pairs.
-    pub(super) strip: u32,
+    /// The strip of the pairs that the first cubes go through.
+    pub(super) first_strip: u32,
     /// Blocks of steps before this launch.
     pub(super) first_block: u32,
     /// Blocks of steps of this launch.
@@ -56,7 +57,7 @@ pub(super) fn sweep(
     lattice: &mut [u32],
     biases: &mut [u32],
     states: &mut [u32],
-    columns: &mut [Vector<u32, Const<2>>],
+    columns: &mut [Atomic<u32>],
     sizes: Sizes,
     span: Span,
     #[comptime] class: Class,
@@ -69,9 +70,9 @@ pub(super) fn sweep(
     let turn_len = comptime!(class.turn());
     let meets = comptime!(work == Work::Meet);
     let keeps = comptime!(work == Work::Keep);
-    let in_strips = comptime!(class.in_strips);
     let is_shared = comptime!(class.lanes.is_shared());
 
+    let strip = span.first_strip as usize + CUBE_POS_Z as usize;
     let lane = UNIT_POS_X as usize % group;
     let which_group = UNIT_POS_X as usize / group;
     let local_row = CUBE_POS_X as usize;
@@ -107,7 +108,7 @@ pub(super) fn sweep(
     let blocks_after = blocks_before + span.num_blocks as usize * block;
     let stop = min(select(comptime!(meets), own + blocks_after, blocks_after - pad), end);
 
-    let strip_at = span.strip as usize * comptime!(class.pairs());
+    let strip_at = strip * comptime!(class.pairs());
     let group_at = strip_at + which_group * comptime!(class.stride());
     let lane_at = group_at + lane * held;
     let is_active = group_at <= num_labels;
@@ -126,8 +127,8 @@ pub(super) fn sweep(
     };
     let mut places = Places {
         skip_penalty: Array::new(held),
-        blank: Array::new(held),
-        label: Array::new(held),
+        other_blank: Array::new(held),
+        other_label: Array::new(held),
         blank_symbol_at: Array::new(1usize),
         symbol_at: Array::new(held),
         blank_at: Array::new(held),
@@ -149,7 +150,7 @@ pub(super) fn sweep(
     #[unroll]
     for p in 0..held {
         let j = lane_at + p;
-        place(&mut places, p, j, is_copy, &path, plan, &target, work);
+        place(&mut places, p, j, is_copy, &path, plan, &target, held, work);
         if starts_here {
             // Before the first frame a path is certainly in the first blank.
             set_blank(&mut pairs, p, &choose(j == 0, &one(), &zero()));
@@ -176,68 +177,72 @@ pub(super) fn sweep(
         // The column of the strip before, and this one's for the strip after.
         let columns_of_strip = sizes.num_rows as usize * 2 * num_frames;
         let column_at = (local_row * 2 + direction) * num_frames;
-        let odd = span.strip as usize % 2;
-        let left_column_at = column_at + (1 - odd) * columns_of_strip;
-        let right_column_at = column_at + odd * columns_of_strip;
-        let has_left = span.strip > 0;
+        let is_first = strip > 0 && which_group == 0 && lane == 0;
+        let has_left = lane > 0 || is_first;
 
         let border = Border {
-            left_column_at,
-            right_column_at,
-            is_first: has_left && which_group == 0 && lane == 0,
+            left_column_at: column_at + max(strip, 1usize) * columns_of_strip - columns_of_strip,
+            right_column_at: column_at + strip * columns_of_strip,
+            is_first,
             is_last: which_group == comptime!(class.groups - 1) && lane == comptime!(group - 1),
-            left_penalty: select(lane > 0, 0i32, ZERO_EXPONENT),
+            is_last_group: which_group == comptime!(class.groups - 1),
+            has_left,
+            left_penalty: select(has_left, 0i32, ZERO_EXPONENT),
             lane,
             symbol_stride: path.direction * pairs_of_row as u32,
             last_step: frame_len - 1,
+            other_biases_at,
+            lanes_of_row,
+            total_e,
         };
 
         let mut next = Ahead::new(class);
         let mut copies = Copies::new(class, work);
-        // Which half the next turn is in, if it has been asked for.
-        let mut half = 0usize;
+        forget(&mut copies);
+        // Which stage the next turn is in, if it has been asked for.
+        let mut stage = 0usize;
         let mut is_asked = false;
         let seat = Seat { unit: UNIT_POS_X as usize, lane, which_group };
         let mut block_of =
             Block { bias: 0i32, blank_shift: Array::new(held), label_shift: Array::new(held) };
         let mut next_blank_bias = Array::<i32>::new(held);
         let mut next_label_bias = Array::<i32>::new(held);
-        if comptime!(meets) {
-            let which = (frame_len - start).div_ceil(block) - 1;
-            let at = other_biases_at + which * lanes_of_row;
-            read_biases(
-                &mut next_blank_bias,
-                &mut next_label_bias,
-                &*biases,
-                at,
-                &places,
-                &target,
-                is_forward,
-                held,
-            );
+        if comptime!(meets && !class.by_copies) {
+            let at = border.other_biases_of(start, block);
+            read_biases(&mut next_blank_bias, &mut next_label_bias, &*biases, at, &places, held);
         }
 
         let mut now = start;
         while now < stop {
             let number = (now + pad) / block;
             let until = min((number + 1) * block - pad, stop);
+            if comptime!(class.in_waves()) {
+                if is_active && strip > 0 && which_group == 0 {
+                    fetch_column(&mut copies, &*columns, now, until, stop, &border, class);
+                }
+            }
             if comptime!(class.by_copies) {
                 if is_active && !is_asked && now + turn_len <= until {
                     // What was asked for before a step alone is not what is needed after it.
                     await_copies(0u32);
-                    let here = 0usize.runtime();
-                    ask(
-                        &mut copies,
-                        half,
-                        here,
-                        symbols,
-                        &*lattice,
-                        &places,
-                        &border,
-                        &seat,
-                        class,
-                        work,
-                    );
+                    #[unroll]
+                    for turns in 0..comptime!(STAGES - 1) {
+                        let steps = comptime!(turns * class.turn()).runtime();
+                        ask(
+                            &mut copies,
+                            (stage + turns) % STAGES,
+                            now,
+                            steps,
+                            symbols,
+                            &*lattice,
+                            &*biases,
+                            &places,
+                            &border,
+                            &seat,
+                            class,
+                            work,
+                        );
+                    }
                     is_asked = true;
                 }
             } else {
@@ -278,16 +283,23 @@ pub(super) fn sweep(
                     top = max(top, max(pairs.blank_e[p], pairs.label_e[p]));
                 }
                 let reach = comptime!(block / held);
-                if comptime!(in_strips) {
-                    if has_left && which_group == 0 {
+                if comptime!(class.in_strips()) {
+                    if is_active && strip > 0 && which_group == 0 {
                         let needs = label_needs(strip_at - 1, is_forward, plan, &target);
                         let mut inflow = ZERO_EXPONENT.runtime();
-                        for i in 0..block {
-                            // What the strip before has written, and no further.
-                            let step = min(now + i, until - 1);
-                            let e = state(columns[left_column_at + step]).e;
-                            let ends = needs <= (frame_len - step) as u32;
-                            inflow = max(inflow, select(ends, e, ZERO_EXPONENT));
+                        if comptime!(class.in_waves()) {
+                            let of_block = min(lane, until - now - 1);
+                            let ends = needs <= (frame_len - now - of_block) as u32;
+                            let e = fetched(&copies, of_block).e;
+                            inflow = greatest_of_block(select(ends, e, ZERO_EXPONENT), block);
+                        } else {
+                            for i in 0..block {
+                                // What the strip before has written, and no further.
+                                let step = min(now + i, until - 1);
+                                let e = of_column(&*columns, border.left_column_at + step).e;
+                                let ends = needs <= (frame_len - step) as u32;
+                                inflow = max(inflow, select(ends, e, ZERO_EXPONENT));
+                            }
                         }
                         top = select(lane <= reach, max(top, inflow), top);
                     }
@@ -303,23 +315,35 @@ pub(super) fn sweep(
                 }
             }
             if comptime!(meets) {
+                if comptime!(class.by_copies) {
+                    if now + turn_len > until {
+                        let at = border.other_biases_of(now, block);
+                        read_biases(
+                            &mut next_blank_bias,
+                            &mut next_label_bias,
+                            &*biases,
+                            at,
+                            &places,
+                            held,
+                        );
+                    }
+                }
                 #[unroll]
                 for p in 0..held {
                     block_of.blank_shift[p] = total_e + next_blank_bias[p];
                     block_of.label_shift[p] = total_e + next_label_bias[p];
                 }
-                // The block after this one is the one before it in the other's order.
-                let which = max((frame_len - now).div_ceil(block), 2usize) - 2;
-                read_biases(
-                    &mut next_blank_bias,
-                    &mut next_label_bias,
-                    &*biases,
-                    other_biases_at + which * lanes_of_row,
-                    &places,
-                    &target,
-                    is_forward,
-                    held,
-                );
+                if comptime!(!class.by_copies) {
+                    let at = border.other_biases_of(now + block, block);
+                    read_biases(
+                        &mut next_blank_bias,
+                        &mut next_label_bias,
+                        &*biases,
+                        at,
+                        &places,
+                        held,
+                    );
+                }
             }
             if is_active {
                 let mut at = now;
@@ -328,20 +352,22 @@ pub(super) fn sweep(
                         turn_of_copies(
                             &mut pairs,
                             &mut copies,
-                            half,
+                            stage,
                             at,
+                            at - now,
                             symbols,
                             lattice,
+                            &*biases,
                             columns,
                             &mut scratch,
                             &mut places,
-                            &block_of,
+                            &mut block_of,
                             &border,
                             &seat,
                             class,
                             work,
                         );
-                        half = 1 - half;
+                        stage = (stage + 1) % STAGES;
                     } else {
                         turn(
                             &mut pairs,
@@ -364,7 +390,9 @@ pub(super) fn sweep(
                     lone_step(
                         &mut pairs,
                         &mut next,
+                        &copies,
                         at,
+                        at - now,
                         symbols,
                         lattice,
                         columns,

@@ -247,8 +247,10 @@ macro_rules! put_to_the_laws {
         #[test]
         fn targets_beyond_a_cube_match_the_reference() {
             let device = device();
-            if device.capacity().max_shared_labels < 2100 || wants_large() {
-                laws::a_target_of(&device, device.capacity().max_shared_labels + 1);
+            // Where rows are spread over a whole device no test holds the reference of one beyond.
+            let beyond = (device.capacity().max_shared_labels + 1).min(2_500);
+            if beyond < 2_100 || wants_large() {
+                laws::a_target_of(&device, beyond);
             }
             let small = device.with_shared_memory(0);
             laws::a_target_of(&small, small.capacity().max_shared_labels * 5 / 2);
