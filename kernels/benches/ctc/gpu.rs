@@ -106,9 +106,10 @@ impl Device {
             .expect("it fits")
     }
 
-    fn bytes_in_use(&self) -> u64 {
+    /// What the device has given to this process's pools, which keep it.
+    fn bytes_reserved(&self) -> u64 {
         let report = self.client.memory_report(MemoryScope::Device);
-        report.streams.iter().map(|stream| stream.pools.usage().bytes_in_use).sum()
+        report.streams.iter().map(|stream| stream.pools.usage().bytes_reserved).sum()
     }
 
     /// Checks a shape, then times it.
@@ -117,12 +118,12 @@ impl Device {
         let num_logits = batch.problem.num_logits();
         let logits = self.upload(&batch.logits, dtype);
         self.sync();
-        let before = self.bytes_in_use();
+        let before = self.bytes_reserved();
         let first = Instant::now();
         let outputs = self.run(&logits, dtype, &batch, Gradient::Plain);
         self.sync();
         let first_ms = first.elapsed().as_secs_f64() * 1e3;
-        let held = self.bytes_in_use() - before;
+        let taken = self.bytes_reserved() - before;
         let losses = self.download(outputs.nll, Type::F32, shape.batch);
         let grad = self.download(outputs.grad.expect("it was wanted"), dtype, num_logits);
         let (loss_error, grad_error) = errors(&batch, &losses, &grad);
@@ -162,7 +163,7 @@ impl Device {
         self.report(format!(
             "{{\"section\":\"{section}\",\"device\":\"{}\",\"class\":\"{}\",\"dtype\":\"{dtype:?}\",\"b\":{},\"t\":{},\"c\":{},\"u\":{},\"ragged\":{},\
              \"sync_ms\":{:.4},\"sync_p10_ms\":{:.4},\"sync_p90_ms\":{:.4},\"queued_ms\":{:.4},\"device_ms\":{},\"nll_only_ms\":{:.4},\
-             \"first_ms\":{first_ms:.1},\"floor_ms\":{floor_ms:.4},\"in_use_bytes\":{held},\"lattice_bytes\":{lattice},\"emission_bytes\":{emissions},\
+             \"first_ms\":{first_ms:.1},\"floor_ms\":{floor_ms:.4},\"taken_bytes\":{taken},\"lattice_bytes\":{lattice},\"emission_bytes\":{emissions},\
              \"loss_error\":{loss_error:.2e},\"grad_error\":{grad_error:.2e},\"right\":{is_right}}}",
             self.name,
             self.capacity.class_name(batch.problem.max_label_len()),
