@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::AugmentError;
 use crate::audio::{Channel, ReadOptions, Resample, read};
+use crate::corpus::{AUDIO, Fault, Faults, Malformed, from_json, lines_of, refuse_recording};
 
 /// A set of clips.
 #[derive(Default)]
@@ -160,20 +161,24 @@ fn list(manifest: &Path) -> Result<Vec<(Line, String)>, AugmentError> {
     let path = || manifest.to_owned();
     let bytes =
         std::fs::read(manifest).map_err(|source| AugmentError::Read { path: path(), source })?;
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let name = manifest.file_name().unwrap_or_default().to_string_lossy();
+    refuse_recording(&bytes, &serde_json::json!({ "audio_filepath": name }))
+        .map_err(|reason| AugmentError::Kind { path: path(), reason })?;
     let folder = manifest.parent().unwrap_or(Path::new(""));
-    let mut lines = Vec::new();
-    for (at, bytes) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        if bytes.iter().all(u8::is_ascii_whitespace) {
-            continue;
+    let (mut lines, mut faults) = (Vec::new(), Faults::default());
+    for (line, bytes) in lines_of(&bytes) {
+        match from_json::<Line>(bytes, &[AUDIO]) {
+            Ok(mut clip) => {
+                clip.audio_filepath = folder.join(&clip.audio_filepath);
+                lines.push((clip, format!("{}:{line}", manifest.display())));
+            }
+            Err(Malformed { column, reason }) => {
+                faults.push(Fault { path: path(), line: Some(line), column, reason });
+            }
         }
-        let mut line: Line = serde_json::from_slice(bytes).map_err(|error| {
-            let text = error.to_string();
-            let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
-            AugmentError::Line { path: path(), line: at + 1, reason: reason.to_owned() }
-        })?;
-        line.audio_filepath = folder.join(&line.audio_filepath);
-        lines.push((line, format!("{}:{}", manifest.display(), at + 1)));
+    }
+    if faults.total() > 0 {
+        return Err(AugmentError::Faults { path: path(), faults });
     }
     if lines.is_empty() {
         return Err(AugmentError::Empty { path: path() });
@@ -232,7 +237,12 @@ mod tests {
         let scratch = Scratch::new("clips-wrong");
         scratch.wav("zeros.wav", 16_000, &[&[0.0; 100]]);
         for (text, words) in [
-            ("\n{\"audio\": 3}", "clips.jsonl:2: missing field `audio_filepath`"),
+            (
+                "\n{\"audio\": 3}",
+                "clips.jsonl:2:12: no key \"audio_filepath\"; the nearest is \"audio\"",
+            ),
+            ("x\n{}\n{}\ny\n", "clips.jsonl: 4 faults; each line is a JSON object with"),
+            ("RIFF\u{1}...WAVEfmt ", "with the line {\"audio_filepath\":\"clips.jsonl\"}"),
             ("{\"audio_filepath\": \"no.wav\"}", "clips.jsonl:1: "),
             ("{\"audio_filepath\": \"zeros.wav\", \"offset\": 9}", "not within the recording"),
             ("\n \n", "holds no clips"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rayon::prelude::*;
 
-use super::error::SHOWN;
+use super::error::Faults;
 use super::store::{NO_CHANNEL, NO_SPEAKER, Record};
 use super::{Fault, Manifest, ManifestError, Skipped, Span};
 
@@ -37,7 +37,7 @@ pub(super) struct Entry<'a> {
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Malformed {
+pub(crate) struct Malformed {
     pub column: Option<usize>,
     pub reason: String,
 }
@@ -55,8 +55,7 @@ pub(super) struct Builder {
     /// As written; the manifest has them joined to `base`.
     folders: IndexSet<Box<str>>,
     speakers: IndexSet<Box<str>>,
-    faults: Vec<Fault>,
-    num_faults: usize,
+    faults: Faults,
     /// Whether one of the faults is of the kind that `way_out` helps with.
     is_malformed: bool,
     way_out: &'static str,
@@ -70,8 +69,7 @@ impl Builder {
             base: base.to_owned(),
             folders: IndexSet::new(),
             speakers: IndexSet::new(),
-            faults: Vec::new(),
-            num_faults: 0,
+            faults: Faults::default(),
             is_malformed: false,
             way_out,
         }
@@ -85,10 +83,6 @@ impl Builder {
 
     pub fn base(&self) -> &Path {
         &self.base
-    }
-
-    pub fn has_faults(&self) -> bool {
-        self.num_faults > 0
     }
 
     /// What follows was read from `path`.
@@ -110,10 +104,7 @@ impl Builder {
 
     /// Notes anything else that is wrong.
     pub fn fault(&mut self, fault: Fault) {
-        self.num_faults += 1;
-        if self.faults.len() < SHOWN {
-            self.faults.push(fault);
-        }
+        self.faults.push(fault);
     }
 
     /// Counts something that is no utterance.
@@ -122,6 +113,11 @@ impl Builder {
             Some(skipped) => skipped.count += 1,
             None => self.manifest.skipped.push(Skipped { reason, count: 1, first: first() }),
         }
+    }
+
+    /// Counts several at once.
+    pub fn skip_many(&mut self, reason: &'static str, count: usize, first: String) {
+        self.manifest.skipped.push(Skipped { reason, count, first });
     }
 
     /// [`Builder::skip`] for a line of the source.
@@ -214,16 +210,12 @@ impl Builder {
     /// # Errors
     /// [`ManifestError::Faults`] or [`ManifestError::Empty`].
     pub fn finish(mut self, path: &Path) -> Result<Arc<Manifest>, ManifestError> {
-        if self.num_faults == 0 {
+        if self.faults.total() == 0 {
             self.settle_ids();
         }
-        if self.num_faults > 0 {
+        if self.faults.total() > 0 {
             let way_out = if self.is_malformed { self.way_out } else { "" };
-            return Err(ManifestError::Faults {
-                faults: self.faults,
-                total: self.num_faults,
-                way_out,
-            });
+            return Err(ManifestError::Faults { path: path.into(), faults: self.faults, way_out });
         }
         let mut manifest = self.manifest;
         if manifest.is_empty() {
@@ -284,10 +276,11 @@ impl Builder {
             let record = self.manifest.records[index as usize];
             let source = &self.manifest.sources[record.source as usize];
             let in_tar = source.extension().is_some_and(|extension| extension == "tar");
-            let mut candidate = self.manifest.id_of(&record).to_owned();
-            if in_tar && let Some(stem) = source.file_stem() {
-                candidate = format!("{}-{candidate}", clean(&stem.to_string_lossy()));
-            }
+            let taken = self.manifest.id_of(&record);
+            let mut candidate = match source.file_stem() {
+                Some(stem) if in_tar => format!("{}-{taken}", clean(&stem.to_string_lossy())),
+                _ => format!("{taken}-line{}", record.line),
+            };
             let is_taken = |candidate: &str| {
                 let wanted = hash(candidate);
                 let at = order.partition_point(|(other, _)| *other < wanted);
@@ -332,9 +325,9 @@ impl Builder {
 
 /// The promises that an entry of any kind has to keep.
 fn check(entry: &Entry) -> Result<(), Malformed> {
-    let fail = |reason: String| Err(Malformed { column: Some(1), reason });
+    let fail = |reason: String| Err(Malformed::new(reason));
     if entry.audio.is_empty() {
-        return fail("\"audio_filepath\" is empty".into());
+        return fail("the name of its recording is empty".into());
     }
     if let Some(seconds) = entry.duration_s.filter(|d| !(d.is_finite() && *d > 0.0)) {
         return fail(format!("\"duration\" is {seconds}, expected seconds above 0"));
@@ -409,7 +402,9 @@ mod tests {
                     assert_eq!((ids.len(), num_doubled), (30, 0));
                     assert!(given.is_subset(&ids), "given ids stay");
                 }
-                Err(ManifestError::Faults { total, .. }) => assert_eq!(total, num_doubled),
+                Err(ManifestError::Faults { faults, .. }) => {
+                    assert_eq!(faults.total(), num_doubled)
+                }
                 Err(error) => panic!("{error}"),
             }
         }

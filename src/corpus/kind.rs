@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::ManifestError;
 use super::table::{Separator, columns};
 use super::{librispeech, lines, tar};
+use crate::audio;
 
 /// What audio files are called.
 const AUDIO_EXTENSIONS: &[&str] = &[
@@ -31,7 +32,7 @@ pub(super) enum Kind {
     Kaldi,
     Table(Separator),
     LjSpeech(PathBuf),
-    LibriSpeech(Vec<PathBuf>),
+    LibriSpeech(librispeech::Tree),
     WebDataset(Vec<PathBuf>),
 }
 
@@ -119,9 +120,9 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
     if !tars.is_empty() {
         return Ok(Ok(Kind::WebDataset(tars)));
     }
-    let transcripts = librispeech::transcripts(path)?;
-    if !transcripts.is_empty() {
-        return Ok(Ok(Kind::LibriSpeech(transcripts)));
+    let tree = librispeech::find(path);
+    if !tree.transcripts.is_empty() {
+        return Ok(Ok(Kind::LibriSpeech(tree)));
     }
     // Common Voice and others: which of several is meant is the user's to say.
     if !tables.is_empty() {
@@ -132,7 +133,8 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
             tables.join(", ")
         )));
     }
-    Ok(Err(format!("a directory of no kind known here; {KINDS}")))
+    let unreadable = tree.faults.first().map(|fault| format!(" ({fault})")).unwrap_or_default();
+    Ok(Err(format!("a directory of no kind known here{unreadable}; {KINDS}")))
 }
 
 /// `start` is the first MiB, decompressed.
@@ -144,6 +146,7 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
         }
         return Ok(Kind::WebDataset(vec![path.into()]));
     }
+    refuse_recording(start, &serde_json::json!({"audio_filepath": name, "text": "what is said"}))?;
     let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     let first =
         start.split(|byte| *byte == b'\n').find(|line| !line.iter().all(u8::is_ascii_whitespace));
@@ -151,6 +154,12 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
         // Empty: the reader of JSON lines says so.
         return Ok(Kind::Jsonl);
     };
+    if first == b"{" {
+        return Err(
+            "one JSON object over several lines; write one object a line, such as by `jq -c .`"
+                .into(),
+        );
+    }
     if first.starts_with(b"{") {
         return json(path, first);
     }
@@ -169,7 +178,9 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
         .iter()
         .any(|end| name.ends_with(end));
     if is_json_by_name {
-        if first.starts_with('[') && serde_json::from_str::<serde_json::Value>(&text).is_ok() {
+        // Of a long one only the start is here.
+        let rest = text.trim_start().strip_prefix('[').map(str::trim_start);
+        if rest.is_some_and(|rest| rest.starts_with('{')) {
             return Err("one JSON array; write one object a line, such as by `jq -c .[]`".into());
         }
         return Ok(Kind::Jsonl);
@@ -179,6 +190,16 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
     }
     let shown: String = first.chars().take(60).collect();
     Err(format!("of no kind known here: it starts with {shown:?}; {KINDS}"))
+}
+
+/// Refuses a recording in the place of a list of recordings. `line` is what a list needs of it.
+pub(crate) fn refuse_recording(start: &[u8], line: &serde_json::Value) -> Result<(), String> {
+    if !audio::is_recording(start) {
+        return Ok(());
+    }
+    Err(format!(
+        "a recording, not a list of recordings; write a file beside it with the line {line} and name that"
+    ))
 }
 
 /// Lhotse's objects have keys that no other tool writes.

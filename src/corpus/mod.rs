@@ -2,12 +2,13 @@
 //! same [`Utterance`]s. The kind is told by content; each has its reader; [`import()`] writes any of them
 //! as JSON lines.
 //!
-//! Whatever is not an utterance is counted with its reason ([`Skipped`]); what is broken is listed, ten
-//! at a time, with its places ([`ManifestError`]).
+//! Whatever is not an utterance is counted with its reason ([`Skipped`]); what is broken is listed by kind,
+//! each with its count and first places ([`ManifestError`]).
 
 mod build;
 mod error;
 mod import;
+mod json;
 mod jsonl;
 mod kaldi;
 mod kind;
@@ -20,11 +21,18 @@ mod source;
 mod store;
 mod table;
 mod tar;
+mod written;
 
-pub use error::{Fault, ManifestError};
+pub use error::{Fault, Faults, ManifestError};
 pub use import::{ImportError, Imported, import};
 pub use source::{AudioSource, Span};
 pub use store::{Manifest, Skipped, Utterance};
+pub use written::Writer;
+
+pub(crate) use build::Malformed;
+pub(crate) use json::{AUDIO, from_json};
+pub(crate) use kind::refuse_recording;
+pub(crate) use lines::lines_of;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +55,7 @@ fn read_as(path: &Path, kind: &Kind) -> Result<Arc<Manifest>, ManifestError> {
         Kind::Kaldi => kaldi::read(path),
         Kind::Table(separator) => table::read(path, *separator),
         Kind::LjSpeech(table) => table::read_ljspeech(table),
-        Kind::LibriSpeech(transcripts) => librispeech::read(path, transcripts),
+        Kind::LibriSpeech(tree) => librispeech::read(path, tree),
         Kind::WebDataset(tars) => shards::read_webdataset(path, tars),
     }
 }
@@ -115,7 +123,9 @@ mod tests {
         let tree = Tree::new(&[
             ("page.html", "<!DOCTYPE html>"),
             ("text", "a b c"),
-            ("array.json", "[{\"audio_filepath\": \"a.wav\"}]"),
+            ("array.json", "[\n {\"audio_filepath\": \"a.wav\"},"),
+            ("pretty.json", "{\n  \"audio_filepath\": \"a.wav\"\n}\n"),
+            ("a.wav", "RIFF....WAVE"),
             ("empty/readme.md", "x"),
             ("scp/wav.scp", "a a.wav"),
             ("cv/train.tsv", "path\tsentence\n"),
@@ -127,6 +137,11 @@ mod tests {
             ("page.html", "starts with \"<!DOCTYPE html>\""),
             ("text", "name the directory"),
             ("array.json", "one JSON array"),
+            ("pretty.json", "jq -c .`"),
+            (
+                "a.wav",
+                "a recording, not a list of recordings; write a file beside it with the line {\"audio_filepath\":\"a.wav\",",
+            ),
             ("empty", "a directory of no kind known here"),
             ("scp", "without `text`"),
             ("cv", "such as dev.tsv, train.tsv"),

@@ -15,7 +15,8 @@ use rayon::prelude::*;
 use serde::Deserialize;
 
 use super::build::{Builder, Entry, Malformed};
-use super::jsonl::{self, Name, from_json};
+use super::json::from_json;
+use super::jsonl::{self, Name};
 use super::kind::is_audio;
 use super::lines::{self, Parsed};
 use super::tar::{self, Member};
@@ -134,7 +135,7 @@ fn sample(file: &mut File, group: &[Member]) -> Found {
                 read(file).and_then(|bytes| plain_text(&bytes)).map(|found| text = Some(found))
             }
             "json" => read(file)
-                .and_then(|bytes| from_json(&bytes).map_err(|malformed| malformed.reason))
+                .and_then(|bytes| from_json(&bytes, &[]).map_err(|malformed| malformed.reason))
                 .map(|found| details = found),
             _ => match audio.replace(member) {
                 None => Ok(()),
@@ -229,7 +230,7 @@ impl Shards {
     /// The entry with its place in its tar file.
     fn place<'a>(&mut self, entry: Entry<'a>) -> Result<Entry<'a>, Malformed> {
         let Some(shard) = entry.shard else {
-            return Err(Malformed::new("missing field `shard_id`, which other lines have"));
+            return Err(Malformed::new("no key \"shard_id\", which other lines have"));
         };
         let names = self.names.get(&shard).map(Vec::as_slice).unwrap_or_default();
         let [tar] = names else {
@@ -354,7 +355,7 @@ mod tests {
         tree.write("s-3.tar", &sound[..700]);
         let error = tree.error("");
         for want in [
-            "s-0.tar:1: 1.json: invalid type: integer `3`",
+            "s-0.tar:1: 1.json: \"text\" is 3, expected a text in double quotes",
             "s-1.tar:1: 1.flac: it is the second recording of its sample, after \"1.wav\"",
             "s-2.tar:1: 1.txt: the line is not UTF-8",
             "s-3.tar: at byte 700 it ends without the mark of its end",

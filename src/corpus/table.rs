@@ -3,6 +3,7 @@
 //! recordings in `wavs/`). CSV is quoted as in RFC 4180; TSV and LJSpeech are not quoted at all.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
@@ -12,24 +13,11 @@ use std::sync::Arc;
 use csv::{ByteRecord, ReaderBuilder};
 
 use super::build::{Builder, Entry, Malformed};
+use super::json::{AUDIO, Key, TEXT};
 use super::kind::is_audio;
 use super::lines;
 use super::{Manifest, ManifestError};
 
-const AUDIO: &[&str] = &[
-    "audio_filepath",
-    "path",
-    "wav",
-    "audio",
-    "file",
-    "filename",
-    "file_name",
-    "wav_filename",
-    "audio_path",
-    "wav_path",
-];
-const TEXT: &[&str] =
-    &["text", "sentence", "transcript", "transcription", "wrd", "normalized_text"];
 const DURATION: &[&str] = &["duration", "duration_s"];
 const OFFSET: &[&str] = &["offset", "start", "offset_s"];
 const SPEAKER: &[&str] = &["speaker", "spk_id", "speaker_id", "client_id"];
@@ -66,15 +54,88 @@ impl Columns {
         // The first name of the list that is there counts, not the first column.
         let find =
             |known: &[&str]| known.iter().find_map(|name| names.iter().position(|n| n == name));
+        let required = |(name, others): Key| find(&[name]).or_else(|| find(others));
         Some(Columns {
-            audio: find(AUDIO)?,
-            text: find(TEXT)?,
+            audio: required(AUDIO)?,
+            text: required(TEXT)?,
             duration: find(DURATION),
             offset: find(OFFSET),
             speaker: find(SPEAKER),
             id: find(ID),
             len: names.len(),
         })
+    }
+}
+
+/// Where in a field the bytes are.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Quoting {
+    #[default]
+    Start,
+    Plain,
+    Quoted,
+    /// Behind a quote in a quoted field: its end, or the first of two.
+    Ended,
+}
+
+/// Looks at the quotes of a CSV as it passes. The parser takes whatever follows a closing quote for a part
+/// of the field, and a quote that is never closed for a field up to the end of the file: rows would go
+/// into a transcript in silence.
+#[derive(Default)]
+struct Quotes {
+    state: Quoting,
+    line: usize,
+    opened: usize,
+    /// Lines on which a quote opens that is closed wrongly or not at all.
+    broken: Vec<usize>,
+}
+
+impl Quotes {
+    fn pass(&mut self, byte: u8) {
+        self.state = match (self.state, byte) {
+            (Quoting::Quoted, b'"') => Quoting::Ended,
+            (Quoting::Start, b'"') => {
+                self.opened = self.line;
+                Quoting::Quoted
+            }
+            (Quoting::Quoted, _) | (Quoting::Ended, b'"') => Quoting::Quoted,
+            (_, b',' | b'\n' | b'\r') => Quoting::Start,
+            (Quoting::Ended, _) => {
+                if self.broken.len() < MAX_BROKEN {
+                    self.broken.push(self.opened + 1);
+                }
+                Quoting::Plain
+            }
+            (_, _) => Quoting::Plain,
+        };
+        self.line += usize::from(byte == b'\n');
+    }
+
+    fn finish(mut self) -> Vec<usize> {
+        if self.state == Quoting::Quoted {
+            self.broken.push(self.opened + 1);
+        }
+        self.broken
+    }
+}
+
+/// Broken quotes kept: each may be the start of a wrong reading of all that follows.
+const MAX_BROKEN: usize = 5;
+
+/// Shows the bytes to [`Quotes`] as they are read.
+struct Watched<'a, R> {
+    input: R,
+    quotes: Option<&'a RefCell<Quotes>>,
+}
+
+impl<R: Read> Read for Watched<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.input.read(buffer)?;
+        if let Some(quotes) = self.quotes {
+            let mut quotes = quotes.borrow_mut();
+            buffer[..len].iter().for_each(|byte| quotes.pass(*byte));
+        }
+        Ok(len)
     }
 }
 
@@ -103,7 +164,12 @@ pub(super) fn read(path: &Path, separator: Separator) -> Result<Arc<Manifest>, M
     builder.start_source(path);
     let durations_s = clip_durations(folder)?;
     let is_common_voice = folder.join("clips").is_dir();
-    let mut rows = reader(separator, lines::open(path).map_err(failed)?);
+    let quotes = RefCell::new(Quotes::default());
+    let watched = Watched {
+        input: lines::open(path).map_err(failed)?,
+        quotes: (separator == Separator::Comma).then_some(&quotes),
+    };
+    let mut rows = reader(separator, watched);
     let mut record = ByteRecord::new();
     let mut columns = None;
     loop {
@@ -134,6 +200,11 @@ pub(super) fn read(path: &Path, separator: Separator) -> Result<Arc<Manifest>, M
             }
             Err(malformed) => builder.malformed(line, malformed),
         }
+    }
+    drop(rows);
+    for line in quotes.into_inner().finish() {
+        let reason = "a double quote opens a field here and is not closed at its end; close it, and write each quote inside a field twice";
+        builder.malformed(line, Malformed::new(reason));
     }
     builder.finish(path)
 }
@@ -269,6 +340,25 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_that_is_not_closed_swallows_no_row_in_silence() {
+        let good = "b.wav,\"say \"\"b\"\"\"\n";
+        for (text, line) in [
+            (format!("path,text\na.wav,\"x\n{}", good.repeat(40)), 2),
+            (format!("path,text\n{good}a.wav,\"x\nc.wav,y\n"), 3),
+            (format!("path,text\n{good}{good}a.wav,\"he said \"hi\" to me\"\n"), 4),
+        ] {
+            let tree = Tree::new(&[("m.csv", &text)]);
+            let error = tree.error("m.csv");
+            let want = format!("m.csv:{line}: a double quote opens a field here and is not closed");
+            assert!(error.contains(&want), "{error}");
+        }
+        let tree = Tree::new(&[("m.csv", &format!("path,text\n{good}a.wav,\"x\ny\"\n"))]);
+        assert_eq!(tree.facts("m.csv")[1].2, "x\ny");
+        let inch = Tree::new(&[("m.csv", "path,text\na.wav,a 5\" pipe\nb.wav,b\n")]);
+        assert_eq!(inch.facts("m.csv").len(), 2);
+    }
+
+    #[test]
     fn ljspeech_takes_the_normalised_text() {
         let tree = Tree::new(&[
             ("metadata.csv", "LJ1|In 1999|In nineteen ninety-nine\nLJ2|\"plain|\nLJ3|two fields\n"),
@@ -292,8 +382,8 @@ mod tests {
         for (row, want) in [
             ("a.wav,one", "m.csv:3: 2 fields where the header has 3"),
             ("a.wav,one,x", "m.csv:3: \"duration\" is \"x\", expected seconds"),
-            ("a.wav,one,-2", "m.csv:3:1: \"duration\" is -2"),
-            (",one,1", "m.csv:3:1: \"audio_filepath\" is empty"),
+            ("a.wav,one,-2", "m.csv:3: \"duration\" is -2"),
+            (",one,1", "m.csv:3: the name of its recording is empty"),
         ] {
             let tree = Tree::new(&[("m.csv", &format!("path,text,duration\nb.wav,x,1\n{row}\n"))]);
             let error = tree.error("m.csv");
