@@ -2,6 +2,7 @@
 //! reader is, lines that fit a terminal of 80 columns, and messages that differ only in names and numbers
 //! told as one.
 
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
 use unicode_width::UnicodeWidthStr;
@@ -42,6 +43,16 @@ pub fn kind(message: &str) -> String {
         rest = &rest[len..];
     }
     kind
+}
+
+/// The first of each kind of message, at most `most`.
+pub fn of_each_kind<'a, T>(
+    items: &'a [T],
+    most: usize,
+    message: impl Fn(&'a T) -> &'a str,
+) -> Vec<&'a T> {
+    let mut kinds = HashSet::new();
+    items.iter().filter(|item| kinds.insert(kind(message(item)))).take(most).collect()
 }
 
 /// The name in `names` that was most likely meant by `name`.
@@ -158,6 +169,10 @@ mod tests {
         ];
         assert_eq!(kind(alike[0]).replace("b.wav", "c.wav"), kind(alike[1]));
         assert_eq!(kind("audio/x.wav: 2.5 s"), kind("b/y.wav: 13.75 s"));
+        assert_eq!(
+            of_each_kind(&["no 1", "no 2", "none", "no 3", "yes"], 2, |m| m),
+            [&"no 1", &"none"]
+        );
         assert_ne!(kind("the file is empty"), kind("the file is cut short"));
         assert_eq!(kind("an open \" quote"), "an open _");
         assert_eq!(kind("\u{e9}t\u{e9} 7"), "\u{e9}t\u{e9} _");

@@ -27,7 +27,8 @@ struct Clip {
     duration_s: Option<f64>,
     place: String,
     num_samples: usize,
-    is_silent: bool,
+    /// Mean over the clip.
+    power: f64,
     samples: Option<Vec<f32>>,
 }
 
@@ -59,7 +60,7 @@ impl Clips {
                     let mut clip = Clip::of(line, place);
                     let samples = set.decode(&clip)?;
                     clip.num_samples = samples.len();
-                    clip.is_silent = samples.iter().all(|x| *x == 0.0);
+                    clip.power = mean_power(&samples);
                     Ok((clip, samples))
                 })
                 .collect();
@@ -78,15 +79,18 @@ impl Clips {
         self.clips.is_empty()
     }
 
+    /// Clips with no more power than this.
+    pub(super) fn quieter_than(&self, power: f64) -> impl Iterator<Item = (&str, &Path)> {
+        let quiet = self.clips.iter().filter(move |clip| clip.power <= power);
+        quiet.map(|clip| (clip.place.as_str(), clip.path.as_path()))
+    }
+
     /// Refuses clips that hold only zeros.
     pub(super) fn refuse_silence(&self) -> Result<(), AugmentError> {
-        match self.clips.iter().find(|clip| clip.is_silent) {
-            None => Ok(()),
-            Some(clip) => Err(AugmentError::SilentResponse {
-                place: clip.place.clone(),
-                path: clip.path.clone(),
-            }),
-        }
+        let mut silent = self.quieter_than(0.0);
+        let Some((place, path)) = silent.next() else { return Ok(()) };
+        let (place, path) = (place.to_owned(), path.to_owned());
+        Err(AugmentError::SilentResponse { place, path, more: silent.count() })
     }
 
     /// One of the clips, each as likely.
@@ -150,10 +154,15 @@ impl Clip {
             duration_s: line.duration,
             place: place.to_owned(),
             num_samples: 0,
-            is_silent: false,
+            power: 0.0,
             samples: None,
         }
     }
+}
+
+fn mean_power(samples: &[f32]) -> f64 {
+    let energy = samples.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    energy / samples.len().max(1) as f64
 }
 
 /// The lines of a manifest, each with its place, paths resolved.

@@ -58,11 +58,13 @@ pub enum AugmentError {
         source: AudioError,
     },
     /// A room that lets nothing through.
-    #[error("{place}: {} holds only zeros, so no speech would be left in this room; remove the line", path.display())]
+    #[error("{place}: {} holds only zeros, so no speech would be left in this room; remove the line{}", path.display(), if *more > 0 { format!(", and {more} more like it") } else { String::new() })]
     SilentResponse {
         /// Manifest and line.
         place: String,
         /// The clip.
         path: PathBuf,
+        /// How many there are besides.
+        more: usize,
     },
 }

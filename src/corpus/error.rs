@@ -146,6 +146,13 @@ pub enum ManifestError {
     ),
 }
 
+/// One of several stands for itself.
+impl From<Vec<ManifestError>> for ManifestError {
+    fn from(mut errors: Vec<ManifestError>) -> ManifestError {
+        if errors.len() == 1 { errors.swap_remove(0) } else { ManifestError::Several(errors) }
+    }
+}
+
 fn list(path: &std::path::Path, faults: &Faults, way_out: &str) -> String {
     let way_out = if way_out.is_empty() { String::new() } else { format!("; {way_out}") };
     match faults.kinds.values().next() {

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::ManifestError;
-use super::table::{Separator, columns};
+use super::table::{Separator, columns, why_no_header};
 use super::{librispeech, lines, tar};
 use crate::audio;
 
@@ -185,8 +185,13 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
         }
         return Ok(Kind::Jsonl);
     }
-    if matches!(&*name, "wav.scp" | "text" | "segments" | "utt2spk") {
+    if matches!(&*name, "wav.scp" | "text" | "segments" | "utt2spk" | "utt2dur") {
         return Err("a file of a Kaldi data directory; name the directory".into());
+    }
+    for (end, separator) in [(".csv", Separator::Comma), (".tsv", Separator::Tab)] {
+        if name.ends_with(end) || name.ends_with(&format!("{end}.gz")) {
+            return Err(format!("a table, but {}", why_no_header(separator, &first)));
+        }
     }
     let shown: String = first.chars().take(60).collect();
     Err(format!("of no kind known here: it starts with {shown:?}; {KINDS}"))

@@ -15,6 +15,7 @@ mod kind;
 mod lhotse;
 mod librispeech;
 mod lines;
+mod quotes;
 mod roots;
 mod shards;
 mod source;
@@ -126,6 +127,10 @@ mod tests {
             ("array.json", "[\n {\"audio_filepath\": \"a.wav\"},"),
             ("pretty.json", "{\n  \"audio_filepath\": \"a.wav\"\n}\n"),
             ("a.wav", "RIFF....WAVE"),
+            ("semicolons.csv", "path;text\na.wav;a\n"),
+            ("no-text.csv", "path,words\na.wav,a\n"),
+            ("no-path.tsv", "recording\tsentence\na.wav\ta\n"),
+            ("no-header.csv", "a.wav,hello\n"),
             ("empty/readme.md", "x"),
             ("scp/wav.scp", "a a.wav"),
             ("cv/train.tsv", "path\tsentence\n"),
@@ -137,6 +142,13 @@ mod tests {
             ("page.html", "starts with \"<!DOCTYPE html>\""),
             ("text", "name the directory"),
             ("array.json", "one JSON array"),
+            ("semicolons.csv", "its fields are set apart by ';'"),
+            (
+                "no-text.csv",
+                "none of its columns is called \"text\": its header is [\"path\", \"words\"]",
+            ),
+            ("no-path.tsv", "none of its columns is called \"path\""),
+            ("no-header.csv", "its first line [\"a.wav\", \"hello\"] is no header"),
             ("pretty.json", "jq -c .`"),
             (
                 "a.wav",

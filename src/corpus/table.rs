@@ -16,6 +16,7 @@ use super::build::{Builder, Entry, Malformed};
 use super::json::{AUDIO, Key, TEXT};
 use super::kind::is_audio;
 use super::lines;
+use super::quotes::Watched;
 use super::{Manifest, ManifestError};
 
 const DURATION: &[&str] = &["duration", "duration_s"];
@@ -67,78 +68,6 @@ impl Columns {
     }
 }
 
-/// Where in a field the bytes are.
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Quoting {
-    #[default]
-    Start,
-    Plain,
-    Quoted,
-    /// Behind a quote in a quoted field: its end, or the first of two.
-    Ended,
-}
-
-/// Looks at the quotes of a CSV as it passes. The parser takes whatever follows a closing quote for a part
-/// of the field, and a quote that is never closed for a field up to the end of the file: rows would go
-/// into a transcript in silence.
-#[derive(Default)]
-struct Quotes {
-    state: Quoting,
-    line: usize,
-    opened: usize,
-    /// Lines on which a quote opens that is closed wrongly or not at all.
-    broken: Vec<usize>,
-}
-
-impl Quotes {
-    fn pass(&mut self, byte: u8) {
-        self.state = match (self.state, byte) {
-            (Quoting::Quoted, b'"') => Quoting::Ended,
-            (Quoting::Start, b'"') => {
-                self.opened = self.line;
-                Quoting::Quoted
-            }
-            (Quoting::Quoted, _) | (Quoting::Ended, b'"') => Quoting::Quoted,
-            (_, b',' | b'\n' | b'\r') => Quoting::Start,
-            (Quoting::Ended, _) => {
-                if self.broken.len() < MAX_BROKEN {
-                    self.broken.push(self.opened + 1);
-                }
-                Quoting::Plain
-            }
-            (_, _) => Quoting::Plain,
-        };
-        self.line += usize::from(byte == b'\n');
-    }
-
-    fn finish(mut self) -> Vec<usize> {
-        if self.state == Quoting::Quoted {
-            self.broken.push(self.opened + 1);
-        }
-        self.broken
-    }
-}
-
-/// Broken quotes kept: each may be the start of a wrong reading of all that follows.
-const MAX_BROKEN: usize = 5;
-
-/// Shows the bytes to [`Quotes`] as they are read.
-struct Watched<'a, R> {
-    input: R,
-    quotes: Option<&'a RefCell<Quotes>>,
-}
-
-impl<R: Read> Read for Watched<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.input.read(buffer)?;
-        if let Some(quotes) = self.quotes {
-            let mut quotes = quotes.borrow_mut();
-            buffer[..len].iter().for_each(|byte| quotes.pass(*byte));
-        }
-        Ok(len)
-    }
-}
-
 fn reader(separator: Separator, input: impl Read) -> csv::Reader<impl Read> {
     ReaderBuilder::new()
         .has_headers(false)
@@ -157,6 +86,35 @@ pub(super) fn columns(separator: Separator, start: &str) -> Option<Columns> {
     }
 }
 
+/// What keeps the first line of a table from being a header.
+pub(super) fn why_no_header(separator: Separator, first: &str) -> String {
+    let (separator, example) = match separator {
+        Separator::Comma => (',', "path,text"),
+        Separator::Tab => ('\t', "path<TAB>text"),
+    };
+    for other in [',', ';', '\t', '|'] {
+        if other != separator && Columns::tell(first.split(other)).is_some() {
+            return format!(
+                "its fields are set apart by {other:?}; expected commas in a .csv and tabs in a .tsv"
+            );
+        }
+    }
+    let names: Vec<&str> = first.split(separator).map(str::trim).collect();
+    let has = |(key, others): Key| {
+        names.iter().any(|name| {
+            let name = name.to_lowercase();
+            name == key || others.contains(&&*name)
+        })
+    };
+    match (has(AUDIO), has(TEXT)) {
+        (true, _) => format!("none of its columns is called \"text\": its header is {names:?}"),
+        (false, true) => format!("none of its columns is called \"path\": its header is {names:?}"),
+        (false, false) => format!(
+            "its first line {names:?} is no header; put the columns' names above it, such as {example}"
+        ),
+    }
+}
+
 pub(super) fn read(path: &Path, separator: Separator) -> Result<Arc<Manifest>, ManifestError> {
     let failed = |source: io::Error| ManifestError::Read { path: path.into(), source };
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -164,7 +122,7 @@ pub(super) fn read(path: &Path, separator: Separator) -> Result<Arc<Manifest>, M
     builder.start_source(path);
     let durations_s = clip_durations(folder)?;
     let is_common_voice = folder.join("clips").is_dir();
-    let quotes = RefCell::new(Quotes::default());
+    let quotes = RefCell::default();
     let watched = Watched {
         input: lines::open(path).map_err(failed)?,
         quotes: (separator == Separator::Comma).then_some(&quotes),

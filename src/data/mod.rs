@@ -24,7 +24,7 @@ pub mod survey;
 pub use batch::Batch;
 pub use config::{DataConfig, DurationMismatch, EmptyText};
 pub use dataset::{Dataset, Item};
-pub use error::{DataError, Problem};
+pub use error::{DataError, Problem, Problems};
 pub use fault::Fault;
 pub use loader::{EvalLoader, TrainLoader};
 pub use manifest::{ManifestError, Utterance};

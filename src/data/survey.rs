@@ -10,13 +10,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::{
-    DataConfig, DataError, DurationMismatch, EmptyText, Fault, Measured, Problem, Utterance,
+    DataConfig, DataError, DurationMismatch, EmptyText, Fault, Measured, Problem, Problems,
+    Utterance,
 };
 use crate::audio;
+use crate::wording::plural;
 
 /// A manifest's duration may be this far off, or this share of it: manifests round.
 const DURATION_TOLERANCE_S: f64 = 0.1;
 const DURATION_TOLERANCE: f64 = 0.01;
+
+/// The least that audio has whose claimed duration is accepted.
+pub fn least_duration_s(claimed_s: f64) -> f64 {
+    (claimed_s - DURATION_TOLERANCE_S.max(DURATION_TOLERANCE * claimed_s)).max(0.0)
+}
 
 /// Utterances whose outcomes are collected together.
 const AT_ONCE: usize = 1 << 16;
@@ -101,6 +108,17 @@ impl Survey {
     pub fn dropped_by_reason(&self) -> BTreeMap<DropReason, (usize, f64)> {
         by_reason(&self.dropped)
     }
+
+    /// Refuses a survey of `total` utterances of which none can be used.
+    ///
+    /// # Errors
+    /// [`DataError::NothingLeft`] with the reasons.
+    pub fn refuse_nothing(&self, total: usize) -> Result<(), DataError> {
+        if self.kept.is_empty() {
+            return Err(DataError::NothingLeft { total, reasons: summary(&self.dropped) });
+        }
+        Ok(())
+    }
 }
 
 /// Count and seconds by reason.
@@ -112,6 +130,15 @@ pub fn by_reason(dropped: &[Dropped]) -> BTreeMap<DropReason, (usize, f64)> {
         *seconds += utterance.duration_s;
     }
     reasons
+}
+
+/// What is said of durations that disagree, after their count.
+pub fn mismatches_sentence(count: usize) -> &'static str {
+    plural(
+        count,
+        "duration in the manifest disagrees with the audio, which counts",
+        "durations in the manifest disagree with the audio, which counts",
+    )
 }
 
 enum Outcome {
@@ -134,8 +161,8 @@ pub enum Depth {
 pub struct Findings {
     /// What can be used, and what was dropped.
     pub survey: Survey,
-    /// What is broken, in the order of the manifests.
-    pub problems: Vec<Problem>,
+    /// What is broken.
+    pub problems: Problems,
     /// Utterances looked at.
     pub total: usize,
     /// Seconds of audio that the manifests declare.
@@ -150,12 +177,10 @@ impl Findings {
     /// dropped.
     pub fn into_survey(self) -> Result<Survey, DataError> {
         let Findings { survey, problems, total, .. } = self;
-        if !problems.is_empty() {
+        if problems.total() > 0 {
             return Err(DataError::Broken { problems, total });
         }
-        if survey.kept.is_empty() {
-            return Err(DataError::NothingLeft { total, reasons: summary(&survey.dropped) });
-        }
+        survey.refuse_nothing(total)?;
         Ok(survey)
     }
 }
@@ -388,20 +413,20 @@ pub(super) mod tests {
         let text = error.to_string();
         assert!(text.starts_with("15 of 15 utterances"), "{text}");
         for (fault, more) in [
-            ("13 recordings hold no samples", "and 10 more"),
-            ("1 recordings cannot be opened", "m.jsonl:15: utterance \"u14\""),
-            ("1 durations in the manifest", "m.jsonl:1: utterance \"u0\""),
+            ("13 recordings hold no samples", "and 12 more"),
+            ("1 recording cannot be opened", "m.jsonl:15: utterance \"u14\""),
+            ("1 duration in the manifest is not", "m.jsonl:1: utterance \"u0\""),
         ] {
             assert!(text.contains(fault) && text.contains(more), "{text}");
         }
-        assert!(text.lines().count() < 12, "one fault is not told fifteen times: {text}");
+        assert!(text.lines().count() == 8, "one fault is not told fifteen times: {text}");
         assert!(text.contains("m.jsonl:1: utterance \"u0\": the manifest says 0.7 s"), "{text}");
         assert!(text.contains("m.jsonl:2: utterance \"u1\"") && text.contains("0 bytes"), "{text}");
         let DataError::Broken { problems, .. } = error else { panic!() };
-        assert_eq!(
-            problems.iter().map(|p| p.line).collect::<Vec<_>>(),
-            (1..=15).collect::<Vec<_>>()
-        );
+        let mut lines: Vec<usize> =
+            problems.by_fault().flat_map(|(_, _, first)| first).map(|p| p.line).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, (1..=15).collect::<Vec<_>>());
 
         let warn =
             DataConfig { duration_mismatch: DurationMismatch::Warn, ..DataConfig::default() };

@@ -78,7 +78,7 @@ pub fn train(
     let targets = prepared.look_at_targets(config, &options.device, &options.device_name)?;
     screen.print(&targets);
     let steps_per_epoch = prepared.sampler.batches_per_epoch();
-    let total_steps = total_steps(config, steps_per_epoch);
+    let total_steps = config.total_steps(steps_per_epoch);
     let schedule = Schedule::new(&config.schedule, config.optim.learning_rate, total_steps)?;
     run_dir::describe(&options.out, config, &prepared.tokens)?;
     let mut session = Session::start(config, &prepared, options, resumed)?;
@@ -153,12 +153,6 @@ pub fn train(
         screen.print(&left_out(&prepared, &batches));
     }
     Ok(Outcome::Finished)
-}
-
-/// Optimiser steps of the whole run: whole accumulations, and no more than `train.max_steps`.
-pub(crate) fn total_steps(config: &RunConfig, batches_per_epoch: usize) -> usize {
-    let steps = (config.train.epochs * batches_per_epoch / config.optim.accumulate).max(1);
-    if config.train.max_steps == 0 { steps } else { steps.min(config.train.max_steps) }
 }
 
 /// Whether the step from the batch at `first` up to the one at `next` completed an epoch that asks
