@@ -121,7 +121,8 @@ fn every_broken_recording_is_listed_at_once() {
     for number in [2, 5, 9] {
         sandbox.write(&format!("audio/train-{number:03}.wav"), "");
     }
-    let words = ["3 of 12 utterances", "train.jsonl:3:", "train.jsonl:6:", "train.jsonl:10:"];
+    let words =
+        ["3 of 12 utterances", "train.jsonl:3:", "and 2 more: ", "train.jsonl:6", "train.jsonl:10"];
     sandbox.train(&["run.toml", "--out", "run"]).fails(3, &words);
 }
 

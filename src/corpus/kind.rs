@@ -103,7 +103,7 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
     if table.is_file() && path.join("wavs").is_dir() {
         return Ok(Ok(Kind::LjSpeech(table)));
     }
-    let mut tables = Vec::new();
+    let (mut tables, mut recording) = (Vec::new(), None);
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name.starts_with("cuts")
@@ -114,6 +114,8 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
         }
         if [".tsv", ".csv", ".jsonl", ".json", ".jsonl.gz"].iter().any(|end| name.ends_with(end)) {
             tables.push(name);
+        } else if recording.is_none() && is_audio(&name) {
+            recording = Some(name);
         }
     }
     let tars = tars_in(path)?;
@@ -131,6 +133,17 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
         return Ok(Err(format!(
             "a directory; name one of its tables, such as {}",
             tables.join(", ")
+        )));
+    }
+    if let Some(recording) = recording {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".jsonl");
+        let hint = match Path::new(&beside).is_file() {
+            true => format!("; did you mean {}?", Path::new(&beside).display()),
+            false => format!("; {KINDS}"),
+        };
+        return Ok(Err(format!(
+            "a directory of recordings ({recording}) without a list of them{hint}"
         )));
     }
     let unreadable = tree.faults.first().map(|fault| format!(" ({fault})")).unwrap_or_default();

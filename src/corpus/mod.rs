@@ -127,6 +127,9 @@ mod tests {
             ("array.json", "[\n {\"audio_filepath\": \"a.wav\"},"),
             ("pretty.json", "{\n  \"audio_filepath\": \"a.wav\"\n}\n"),
             ("a.wav", "RIFF....WAVE"),
+            ("sounds/a.flac", ""),
+            ("listed/a.flac", ""),
+            ("listed.jsonl", ""),
             ("semicolons.csv", "path;text\na.wav;a\n"),
             ("no-text.csv", "path,words\na.wav,a\n"),
             ("no-path.tsv", "recording\tsentence\na.wav\ta\n"),
@@ -142,6 +145,8 @@ mod tests {
             ("page.html", "starts with \"<!DOCTYPE html>\""),
             ("text", "name the directory"),
             ("array.json", "one JSON array"),
+            ("sounds", "a directory of recordings (a.flac) without a list of them; expected JSON"),
+            ("listed", "without a list of them; did you mean listed.jsonl?"),
             ("semicolons.csv", "its fields are set apart by ';'"),
             (
                 "no-text.csv",

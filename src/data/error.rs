@@ -13,6 +13,9 @@ use crate::wording::{counted, of_each_kind};
 /// Problems of one fault that are shown, if they differ in more than names and numbers.
 const SHOWN: usize = 3;
 
+/// Places of others that are shown.
+const SHOWN_PLACES: usize = 5;
+
 /// Problems of one fault that are kept.
 const KEPT: usize = 100;
 
@@ -80,7 +83,13 @@ impl std::fmt::Display for Problems {
                 write!(f, "\n    {problem}")?;
             }
             if count > shown.len() {
-                write!(f, "\n    and {} more", count - shown.len())?;
+                let is_shown = |problem: &Problem| shown.iter().any(|s| std::ptr::eq(*s, problem));
+                let rest = first.iter().filter(|problem| !is_shown(problem));
+                let mut places: Vec<String> = rest.map(Problem::place).take(SHOWN_PLACES).collect();
+                if count - shown.len() > places.len() {
+                    places.push("...".into());
+                }
+                write!(f, "\n    and {} more: {}", count - shown.len(), places.join(", "))?;
             }
         }
         Ok(())

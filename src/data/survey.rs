@@ -413,7 +413,8 @@ pub(super) mod tests {
         let text = error.to_string();
         assert!(text.starts_with("15 of 15 utterances"), "{text}");
         for (fault, more) in [
-            ("13 recordings hold no samples", "and 12 more"),
+            ("13 recordings hold no samples", "m.jsonl:6, "),
+            ("13 recordings hold no samples", "and 12 more: "),
             ("1 recording cannot be opened", "m.jsonl:15: utterance \"u14\""),
             ("1 duration in the manifest is not", "m.jsonl:1: utterance \"u0\""),
         ] {
