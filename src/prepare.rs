@@ -142,9 +142,10 @@ impl SplitSummary {
     /// `train   363 utterances, 0.17 h, longest 4.29 s`.
     pub fn line(&self) -> String {
         format!(
-            "{:<5} {:>6} utterances, {:.2} h, longest {:.2} s",
+            "{:<5} {:>6} {}, {:.2} h, longest {:.2} s",
             self.split,
             self.utterances,
+            plural(self.utterances, "utterance", "utterances"),
             self.audio_s / 3600.0,
             self.longest_s
         )

@@ -53,9 +53,11 @@ pub(super) fn read(directory: &Path) -> Result<Arc<Manifest>, ManifestError> {
     let segments = table(&mut builder, &file("segments"), &segments, segment);
     let speakers = table(&mut builder, &file("utt2spk"), &utt2spk, Ok);
     let durations = table(&mut builder, &file("utt2dur"), &utt2dur, duration);
-    // The first of the file is the one at the lowest address.
     let relative = recordings.values().flatten().filter(|path| Path::new(path).is_relative());
-    set_base(&mut builder, relative.min_by_key(|path| path.as_ptr()).copied());
+    let mut relative: Vec<&str> = relative.copied().collect();
+    // In the order of the file.
+    relative.sort_unstable_by_key(|path| path.as_ptr());
+    set_base(&mut builder, &relative);
 
     let (listed, name) = if has_segments {
         (segments.keys().copied().collect::<HashSet<&str>>(), "segments")
@@ -275,6 +277,16 @@ mod tests {
         let tree = Tree::new(&[("data/train/wav.scp", scp), ("data/train/text", "u a\n")]);
         let at_the_manifest = tree.path("data/train/audio/a.wav");
         assert_eq!(tree.facts("data/train")[0].1, AudioSource::File(at_the_manifest));
+    }
+
+    #[test]
+    fn a_first_recording_that_is_missing_moves_no_other() {
+        let tree = Tree::new(&[
+            ("data/train/wav.scp", "u audio/gone.wav\nv audio/a.wav\n"),
+            ("data/train/text", "u a\nv b\n"),
+            ("audio/a.wav", ""),
+        ]);
+        assert_eq!(tree.facts("data/train")[1].1, AudioSource::File(tree.path("audio/a.wav")));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::build::{Builder, Entry, Malformed};
 use super::json::from_json;
 use super::jsonl::Name;
 use super::lines::{self, Parsed, ParsedLine};
-use super::roots::set_base;
+use super::roots::{LOOKED_FOR, set_base};
 use super::{Manifest, ManifestError};
 
 const EXPECTED: &str = "each line is a Lhotse MonoCut with a recording of type \"file\" and one supervision with a text";
@@ -80,28 +80,28 @@ pub(super) fn read(path: &Path) -> Result<Arc<Manifest>, ManifestError> {
     let mut builder = Builder::new(path.parent().unwrap_or(Path::new("")), EXPECTED);
     let first =
         first_relative(path).map_err(|source| ManifestError::Read { path: path.into(), source })?;
-    set_base(&mut builder, first.as_deref());
+    set_base(&mut builder, &first);
     lines::read_into(&mut builder, path, parse)?;
     builder.finish(path)
 }
 
-/// The first relative recording of the first lines: cuts without a supervision come before it as well.
-fn first_relative(path: &Path) -> std::io::Result<Option<String>> {
+/// The first relative recordings: cuts without a supervision or of another folder may come before them.
+fn first_relative(path: &Path) -> std::io::Result<Vec<String>> {
     let mut reader = BufReader::new(lines::open(path)?.take(lines::MAX_LINE_LEN as u64));
-    let mut line = Vec::new();
+    let (mut found, mut line) = (Vec::new(), Vec::new());
     for _ in 0..LOOKED_AT {
         line.clear();
-        if reader.read_until(b'\n', &mut line)? == 0 {
+        if found.len() >= LOOKED_FOR || reader.read_until(b'\n', &mut line)? == 0 {
             break;
         }
         if let Ok(Parsed::Utterance(entry)) =
             parse(line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line))
             && Path::new(&*entry.audio).is_relative()
         {
-            return Ok(Some(entry.audio.into_owned()));
+            found.push(entry.audio.into_owned());
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 fn parse(bytes: &[u8]) -> ParsedLine<'_> {

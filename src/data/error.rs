@@ -111,7 +111,7 @@ pub enum DataError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// Utterances are broken.
-    #[error("{} of {total} utterances cannot be used:{problems}", problems.total())]
+    #[error("{} of {} cannot be used:{problems}", problems.total(), counted(*total, "utterance"))]
     Broken {
         /// What is wrong with them.
         problems: Problems,

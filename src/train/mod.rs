@@ -19,6 +19,7 @@ use crate::policy::Link;
 use crate::prepare::{Prepared, prepare};
 use crate::progress::{MetricsLog, Screen};
 use crate::schedule::Schedule;
+use crate::wording::counted;
 
 pub use error::TrainError;
 pub use run_dir::Resume;
@@ -166,8 +167,8 @@ fn validates(config: &RunConfig, first: Cursor, next: Cursor) -> bool {
 fn left_out(prepared: &Prepared, batches: &TrainLoader) -> String {
     let hours = batches.left_out().iter().map(|index| prepared.train.items()[*index].duration_s);
     format!(
-        "left out: {} recordings that could not be read any more ({:.2} h)",
-        batches.left_out().len(),
+        "left out: {} that could not be read any more ({:.2} h)",
+        counted(batches.left_out().len(), "recording"),
         hours.sum::<f64>() / 3_600.0
     )
 }
