@@ -66,13 +66,16 @@ fn explain(bytes: &[u8], error: &serde_json::Error, keys: &[Key]) -> Malformed {
 
 /// What stands at a byte, between backticks.
 fn found(bytes: &[u8], at: usize) -> String {
-    let rest = String::from_utf8_lossy(bytes.get(at..).unwrap_or_default());
-    let rest = rest.trim_end();
-    if rest.is_empty() {
+    // A line may be long, and no character has more than four bytes.
+    let rest = bytes.get(at..).unwrap_or_default().trim_ascii_end();
+    let start = String::from_utf8_lossy(&rest[..rest.len().min(4 * SHOWN + 4)]);
+    if start.is_empty() {
         return "the end of the line".into();
     }
-    let shown: String = rest.chars().take(SHOWN).collect();
-    let more = if shown.len() < rest.len() { "..." } else { "" };
+    // What stands there may move the terminal's cursor.
+    let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let shown: String = start.chars().take(SHOWN).map(plain).collect();
+    let more = if start.chars().nth(SHOWN).is_some() { "..." } else { "" };
     format!("`{shown}{more}`")
 }
 
@@ -257,6 +260,7 @@ mod tests {
             ("{\"text\": \"a\tb\"}", 12, "write it as an escape"),
             ("{\"duration\": 1e999}", 18, "expected a number that JSON can hold"),
             ("{\"duration\": NaN}", 14, "found `NaN}`"),
+            ("\u{1b}[2J", 1, "found `\u{fffd}[2J`"),
         ] {
             let (at, reason) = refusal(line);
             assert!(reason.contains(words), "{line}: {reason}");

@@ -48,6 +48,9 @@ pub(super) fn read(directory: &Path) -> Result<Arc<Manifest>, ManifestError> {
         ["wav.scp", "text", "segments", "utt2spk", "utt2dur"].map(&mut load);
     let has_segments = directory.join("segments").exists();
     let file = |name: &str| directory.join(name);
+    // Of a file that cannot be read every line of text would seem to lack something.
+    let is_whole = scp.is_some() && (segments.is_some() || !has_segments);
+    let text = text.filter(|_| is_whole).unwrap_or_default();
 
     let recordings = table(&mut builder, &file("wav.scp"), &scp, recording);
     let segments = table(&mut builder, &file("segments"), &segments, segment);
@@ -65,49 +68,44 @@ pub(super) fn read(directory: &Path) -> Result<Arc<Manifest>, ManifestError> {
         (recordings.keys().copied().collect(), "wav.scp")
     };
     let mut unspoken = listed;
-    for_each_line(
-        &mut builder,
-        &file("text"),
-        text.as_deref().unwrap_or_default(),
-        |builder, line, id, transcript| {
-            unspoken.remove(id);
-            let (name, offset_s, duration_s) = if has_segments {
-                match segments.get(id) {
-                    Some(Some(segment)) => {
-                        (segment.recording, Some(segment.start_s), segment.duration_s)
-                    }
-                    Some(None) => return Ok(()),
-                    None => {
-                        return Err(Malformed::new(format!("utterance {id:?} is not in segments")));
-                    }
+    for_each_line(&mut builder, &file("text"), &text, |builder, line, id, transcript| {
+        unspoken.remove(id);
+        let (name, offset_s, duration_s) = if has_segments {
+            match segments.get(id) {
+                Some(Some(segment)) => {
+                    (segment.recording, Some(segment.start_s), segment.duration_s)
                 }
-            } else {
-                (id, None, durations.get(id).copied().flatten())
-            };
-            let audio = match recordings.get(name) {
-                Some(Some(audio)) => audio,
                 Some(None) => return Ok(()),
                 None => {
-                    return Err(Malformed::new(format!(
-                        "utterance {id:?}: recording {name:?} is not in wav.scp; add it, or remove the line (Kaldi's utils/fix_data_dir.sh does)"
-                    )));
+                    return Err(Malformed::new(format!("utterance {id:?} is not in segments")));
                 }
-            };
-            builder.push(
-                line,
-                &Entry {
-                    audio: Cow::Borrowed(audio),
-                    text: Cow::Borrowed(transcript),
-                    id: Some(Cow::Borrowed(id)),
-                    offset_s,
-                    duration_s,
-                    speaker: speakers.get(id).copied().flatten().map(Cow::Borrowed),
-                    ..Entry::default()
-                },
-            );
-            Ok(())
-        },
-    );
+            }
+        } else {
+            (id, None, durations.get(id).copied().flatten())
+        };
+        let audio = match recordings.get(name) {
+            Some(Some(audio)) => audio,
+            Some(None) => return Ok(()),
+            None => {
+                return Err(Malformed::new(format!(
+                    "utterance {id:?}: recording {name:?} is not in wav.scp; add it, or remove the line (Kaldi's utils/fix_data_dir.sh does)"
+                )));
+            }
+        };
+        builder.push(
+            line,
+            &Entry {
+                audio: Cow::Borrowed(audio),
+                text: Cow::Borrowed(transcript),
+                id: Some(Cow::Borrowed(id)),
+                offset_s,
+                duration_s,
+                speaker: speakers.get(id).copied().flatten().map(Cow::Borrowed),
+                ..Entry::default()
+            },
+        );
+        Ok(())
+    });
     if let Some(first) = unspoken.iter().min() {
         let first = format!("{first:?} of {}", file(name).display());
         builder.skip_many("no transcript in text", unspoken.len(), first);
@@ -332,6 +330,7 @@ mod tests {
     fn a_file_that_cannot_be_read_hides_no_fault_of_the_others() {
         let tree = Tree::new(&[("wav.scp", "u\n"), ("text", "u a\n"), ("segments/x", "")]);
         let error = tree.error("");
+        assert!(error.contains(": 2 faults"), "{error}");
         assert!(
             error.contains("segments: Is a directory") && error.contains("wav.scp:1:"),
             "{error}"

@@ -18,6 +18,7 @@ use super::kind::is_audio;
 use super::lines;
 use super::quotes::Watched;
 use super::{Manifest, ManifestError};
+use crate::wording::counted;
 
 const DURATION: &[&str] = &["duration", "duration_s"];
 const OFFSET: &[&str] = &["offset", "start", "offset_s"];
@@ -169,9 +170,13 @@ pub(super) fn read(path: &Path, separator: Separator) -> Result<Arc<Manifest>, M
 
 fn row<'a>(record: &'a ByteRecord, columns: &Columns) -> Result<Entry<'a>, Malformed> {
     if record.len() != columns.len {
+        let way_out = match record.len() > columns.len {
+            true => ": a text that holds a separator has to stand in double quotes, in a .csv",
+            false => "",
+        };
         return Err(Malformed::new(format!(
-            "{} fields where the header has {}",
-            record.len(),
+            "{} where the header has {}{way_out}",
+            counted(record.len(), "field"),
             columns.len
         )));
     }
@@ -206,7 +211,7 @@ fn clip_durations(folder: &Path) -> Result<HashMap<String, f64>, ManifestError> 
     };
     let rows = text.lines().skip(1).filter_map(|line| {
         let (clip, ms) = line.split_once('\t')?;
-        let ms: f64 = ms.trim().parse().ok()?;
+        let ms: f64 = ms.trim().parse().ok().filter(|ms| *ms > 0.0)?;
         Some((clip.to_owned(), ms / 1e3))
     });
     Ok(rows.collect())
@@ -224,7 +229,10 @@ pub(super) fn read_ljspeech(path: &Path) -> Result<Arc<Manifest>, ManifestError>
             [id, text, normalised] => {
                 (id.trim(), if normalised.trim().is_empty() { text } else { *normalised })
             }
-            _ => return Err(Malformed::new(format!("{} fields, expected 2 or 3", fields.len()))),
+            _ => {
+                let found = counted(fields.len(), "field");
+                return Err(Malformed::new(format!("{found}, expected 2 or 3")));
+            }
         };
         let name = if is_audio(id) { id.to_owned() } else { format!("{id}.wav") };
         Ok(lines::Parsed::Utterance(Entry {
@@ -330,9 +338,7 @@ mod tests {
             assert_eq!(facts[1].0, "LJ2");
         }
         tree.write("metadata.csv", b"LJ1|a\nLJ2\n");
-        assert!(
-            tree.error("metadata.csv").starts_with("metadata.csv:2: 1 fields, expected 2 or 3")
-        );
+        assert!(tree.error("metadata.csv").starts_with("metadata.csv:2: 1 field, expected 2 or 3"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::wording::{from_here, of_each_kind, wrapped};
 /// Utterances shown of a finding, if they differ in more than names and numbers.
 const SHOWN: usize = 3;
 
-/// Characters shown of a transcript or a reason.
+/// Characters shown of a place, a name, a transcript or a reason.
 const MAX_DETAIL: usize = 400;
 
 impl Display for DataReport {
@@ -106,10 +106,10 @@ impl Display for Finding {
         let shown = of_each_kind(&self.examples, SHOWN, |example| &example.detail);
         for example in &shown {
             let place = if example.place.is_empty() { "" } else { ": " };
-            let (id, detail) = (plain(&from_here(&example.id)), plain(&from_here(&example.detail)));
-            let colon = if detail.is_empty() { "" } else { ": " };
-            let line = format!("    {}{place}{id}{colon}{detail}", from_here(&example.place));
-            writeln!(f, "{}", wrapped(&line, 6))?;
+            let colon = if example.detail.trim().is_empty() { "" } else { ": " };
+            let [at, id, detail] =
+                [&example.place, &example.id, &example.detail].map(|text| plain(&from_here(text)));
+            writeln!(f, "{}", wrapped(&format!("    {at}{place}{id}{colon}{detail}"), 6))?;
         }
         if self.count > shown.len() && !shown.is_empty() {
             writeln!(f, "    and {} more", self.count - shown.len())?;
