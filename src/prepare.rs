@@ -269,7 +269,7 @@ fn measured_on(
     summaries: &mut Vec<SplitSummary>,
 ) -> Result<Dataset, DataError> {
     let mut data = config.data.for_evaluation();
-    let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s));
+    let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s()));
     // Room for the longest utterance by itself, padded as batches are.
     data.batch_s = data.batch_s.max(data.counted_s(longest_s + 1.0));
     let mismatches = surveyed.duration_mismatches;
@@ -328,7 +328,7 @@ fn summarise(
         split,
         utterances: dataset.items().len(),
         audio_s: dataset.audio_s(),
-        longest_s: longest(dataset.items().iter().map(|item| item.duration_s)),
+        longest_s: longest(dataset.items().iter().map(|item| item.duration_s())),
         remarks,
     }
 }

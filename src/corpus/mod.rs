@@ -14,17 +14,23 @@ mod kind;
 mod lhotse;
 mod librispeech;
 mod lines;
+mod pattern;
 mod roots;
 mod shards;
 mod source;
 mod store;
 mod table;
 mod tar;
+mod tar_reader;
 
 pub use error::{Fault, ManifestError};
 pub use import::{ImportError, Imported, import};
 pub use source::{AudioSource, Span};
 pub use store::{Manifest, Skipped, Utterance};
+pub use tar_reader::{ReadCounts, TarReader};
+
+#[cfg(test)]
+pub(crate) use tar::tests::archive;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +47,8 @@ pub fn read(path: &Path) -> Result<Arc<Manifest>, ManifestError> {
 
 fn read_as(path: &Path, kind: &Kind) -> Result<Arc<Manifest>, ManifestError> {
     match kind {
-        Kind::Jsonl => jsonl::read(path),
-        Kind::NemoTarred(manifest) => shards::read_nemo(manifest),
+        Kind::Jsonl(files) => jsonl::read(path, files),
+        Kind::NemoTarred(manifests) => shards::read_nemo(path, manifests),
         Kind::Lhotse => lhotse::read(path),
         Kind::Kaldi => kaldi::read(path),
         Kind::Table(separator) => table::read(path, *separator),

@@ -64,7 +64,7 @@ pub fn write_manifest<'a>(
         }
         let line = Line {
             audio_filepath: audio_filepath.to_owned(),
-            duration: (surveyed.duration_s * 1e6).round() / 1e6,
+            duration: (surveyed.duration_s() * 1e6).round() / 1e6,
             offset: utterance.offset_s(),
             channel: utterance.channel(),
             text: utterance.text(),
@@ -123,9 +123,9 @@ mod tests {
         let ids: Vec<&str> = again.kept.iter().map(|kept| kept.utterance.id()).collect();
         assert_eq!(ids, ["u0", "u1", "u2-0000250", "u0-2"]);
         for (a, b) in found.kept.iter().zip(&again.kept) {
-            assert_eq!((a.text(), a.num_samples), (b.text(), b.num_samples));
+            assert_eq!((a.text(), a.num_samples()), (b.text(), b.num_samples()));
             assert_eq!(a.utterance.speaker(), b.utterance.speaker());
-            assert_eq!(a.samples, b.samples);
+            assert_eq!(a.samples(), b.samples());
         }
     }
 

@@ -170,7 +170,7 @@ fn validates(config: &RunConfig, first: Cursor, next: Cursor) -> bool {
 
 /// Says how many recordings went bad during the run; each was named when it happened.
 fn left_out(prepared: &Prepared, batches: &TrainLoader) -> String {
-    let hours = batches.left_out().iter().map(|index| prepared.train.items()[*index].duration_s);
+    let hours = batches.left_out().iter().map(|index| prepared.train.items()[*index].duration_s());
     format!(
         "left out: {} recordings that could not be read any more ({:.2} h)",
         batches.left_out().len(),

@@ -90,7 +90,7 @@ fn column(split: &Split, kept: &[Surveyed], usable: usize) -> SplitReport {
         declared_s: split.findings.declared_s,
         ..SplitReport::default()
     };
-    let mut durations: Vec<f64> = kept.iter().map(|kept| kept.duration_s).collect();
+    let mut durations: Vec<f64> = kept.iter().map(|kept| kept.duration_s()).collect();
     durations.sort_by(f64::total_cmp);
     // The sum of nothing is -0.
     column.audio_s = durations.iter().sum::<f64>() + 0.0;
@@ -99,11 +99,11 @@ fn column(split: &Split, kept: &[Surveyed], usable: usize) -> SplitReport {
     column.longest_s = durations.last().copied().unwrap_or_default();
     let mut silent_s = 0.0;
     for kept in kept {
-        let Some(measured) = &kept.measured else { continue };
+        let Some(measured) = kept.measured() else { continue };
         *column.rates_hz.entry(measured.recorded_hz).or_default() += 1;
         *column.channels.entry(measured.num_channels).or_default() += 1;
         column.clipped += usize::from(measured.clipped_runs > 0);
-        silent_s += f64::from(measured.silent_share) * kept.duration_s;
+        silent_s += f64::from(measured.silent_share) * kept.duration_s();
     }
     column.silent_percent = 100.0 * silent_s / column.audio_s.max(f64::MIN_POSITIVE);
     let speakers = kept.iter().filter_map(|kept| kept.utterance.speaker());
@@ -153,7 +153,7 @@ impl Rules<'_> {
     /// The frames that leave the model and those that the transcript needs, if those are more.
     fn missing_frames(&self, kept: &Surveyed, fastest: f64) -> Option<(usize, usize)> {
         let (labels, _) = self.tokens?.encode_known(kept.text());
-        let num_frames = self.features.num_frames(perturbed_len(kept.num_samples, fastest));
+        let num_frames = self.features.num_frames(perturbed_len(kept.num_samples(), fastest));
         let (available, needed) = (self.frames)(num_frames, &labels);
         (available < needed).then_some((available, needed))
     }
@@ -204,16 +204,16 @@ fn unknown(split: &Split, rules: &Rules) -> Option<Finding> {
 /// What can be used and is most likely not meant.
 fn doubtful(split: &Split) -> Vec<Finding> {
     let survey = &split.findings.survey;
-    let measured = || survey.kept.iter().filter_map(|kept| Some((kept, kept.measured.as_ref()?)));
+    let measured = || survey.kept.iter().filter_map(|kept| Some((kept, kept.measured()?)));
     let silent = measured().filter(|(_, measured)| measured.is_silent());
-    let silent = silent.map(|(kept, _)| Example::of(kept, format!("{:.2} s", kept.duration_s)));
+    let silent = silent.map(|(kept, _)| Example::of(kept, format!("{:.2} s", kept.duration_s())));
     let clipped = measured().filter(|(_, measured)| measured.clipped_runs > 0);
     let clipped = clipped.map(|(kept, measured)| {
         let (runs, peak) = (measured.clipped_runs, measured.peak);
         Example::of(kept, format!("{runs} runs of samples at its peak of {peak:.3}"))
     });
     let empty = survey.kept.iter().filter(|kept| kept.text().trim().is_empty());
-    let empty = empty.map(|kept| Example::of(kept, format!("{:.2} s", kept.duration_s)));
+    let empty = empty.map(|kept| Example::of(kept, format!("{:.2} s", kept.duration_s())));
     let silent = silent.collect();
     let clipped = clipped.collect();
     let empty = empty.collect();
