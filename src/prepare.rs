@@ -14,8 +14,8 @@ use crate::augment::Augmenter;
 use crate::config::RunConfig;
 use crate::ctc::{BucketTargets, TargetsError, admits, look_at_targets};
 use crate::data::{
-    DataConfig, DataError, Dataset, Depth, Dropped, Findings, Padding, Sampler, Survey, inspect,
-    manifest,
+    DataConfig, DataError, Dataset, Depth, Dropped, Findings, Lengths, Padding, Sampler, Survey,
+    inspect, manifest, survey_again,
 };
 use crate::progress::Screen;
 use crate::tokens::{Tokens, TokensError};
@@ -42,6 +42,9 @@ pub enum PrepareError {
         first: String,
     },
 }
+
+/// What the progress bar says.
+const LOOKING: &str = "checking the recordings";
 
 /// Infeasible utterances listed by name.
 const SHOWN: usize = 5;
@@ -152,7 +155,9 @@ impl SplitSummary {
 }
 
 /// Surveys the training and development sets. The vocabulary is that of `saved_tokens` (a resumed
-/// run's), or made from the training transcripts.
+/// run's), or made from the training transcripts. `began` is how long the recordings were when a resumed
+/// run began: what went bad since is left out by name, where in a new run it stops everything. Returns the
+/// lengths that this run is of besides.
 ///
 /// # Errors
 ///
@@ -160,18 +165,24 @@ impl SplitSummary {
 pub fn prepare(
     config: &RunConfig,
     saved_tokens: Option<&str>,
+    began: Option<&Lengths>,
     padding: Padding,
     screen: &Screen,
-) -> Result<Prepared, PrepareError> {
+) -> Result<(Prepared, Lengths), PrepareError> {
     // A manifest of data.test that is missing or malformed is found here, not after hours of
     // training; its recordings are read by `check`. So are the clips of the augmentation.
     manifest::read_all(&config.data.test).map_err(DataError::from)?;
     let augmenter = augmenter(config)?;
-    let train = look(&config.data.train, &config.data, config, Depth::Training, screen)?;
-    let train = train.into_survey()?;
+    let rate_hz = config.features.sample_rate_hz;
+    let utterances = manifest::read_all(&config.data.train).map_err(DataError::from)?;
+    let bar = screen.counting(LOOKING, utterances.len() as u64);
+    let train = survey_again(utterances, &config.data, rate_hz, began, &|| bar.advance())?;
+    drop(bar);
+    let lengths = Lengths::of(&train, rate_hz);
     let data = config.data.for_evaluation();
     let dev = look(&config.data.dev, &data, config, Depth::Training, screen)?.into_survey()?;
-    assemble(config, saved_tokens, padding, augmenter, train, dev)
+    let prepared = assemble(config, saved_tokens, padding, augmenter, train, dev)?;
+    Ok((prepared, lengths))
 }
 
 /// Noises and rooms at hand.
@@ -291,7 +302,7 @@ pub fn look(
     screen: &Screen,
 ) -> Result<Findings, DataError> {
     let utterances = manifest::read_all(manifests)?;
-    let bar = screen.counting("checking the recordings", utterances.len() as u64);
+    let bar = screen.counting(LOOKING, utterances.len() as u64);
     inspect(utterances, data, config.features.sample_rate_hz, depth, &|| bar.advance())
 }
 

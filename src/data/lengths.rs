@@ -32,7 +32,7 @@ pub struct LengthsError {
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
-    pub reason: &'static str,
+    pub reason: String,
 }
 
 impl Lengths {
@@ -71,12 +71,13 @@ impl Lengths {
     /// # Errors
     /// When it is something else.
     pub fn from_bytes(bytes: &[u8], path: PathBuf) -> Result<Lengths, LengthsError> {
+        let fail = |reason: &str| Err(LengthsError { path, reason: reason.into() });
         let Some(entries) = bytes.strip_prefix(MAGIC) else {
-            return Err(LengthsError { path, reason: "its first line is another" });
+            return fail("its first line is another");
         };
         let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
         if !rest.is_empty() {
-            return Err(LengthsError { path, reason: "it is cut short" });
+            return fail("it is cut short");
         }
         let (keys, num_samples): (Vec<u64>, Vec<u32>) = entries
             .iter()
@@ -86,7 +87,7 @@ impl Lengths {
             })
             .unzip();
         if !keys.is_sorted() {
-            return Err(LengthsError { path, reason: "its entries are not in order" });
+            return fail("its entries are not in order");
         }
         Ok(Lengths { keys, num_samples })
     }

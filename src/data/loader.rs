@@ -54,8 +54,12 @@ impl TrainLoader {
         let after = Arc::clone(&sampler);
         let places = std::iter::successors(Some(first), move |at| Some(after.advance(*at)));
         let data = Arc::clone(&dataset);
-        let start = |(order, max_bytes)| ReadAhead::start(Arc::clone(&dataset), order, max_bytes);
-        let read_ahead = sampler.reading(first).map(start).transpose()?.map(Arc::new);
+        let is_read = (0..dataset.items().len()).any(|index| dataset.member(index).is_some());
+        let reading = sampler.reading(first).filter(|_| is_read);
+        let start = |(order, max_bytes)| {
+            ReadAhead::start(Arc::clone(&dataset), first.epoch, order, max_bytes)
+        };
+        let read_ahead = reading.map(start).transpose()?.map(Arc::new);
         let (plan, reading) = (Arc::clone(&sampler), read_ahead.clone());
         // On the loader's thread: workers never wait for the disk that a tar file is on.
         let batches = places.map(move |at| {
@@ -398,6 +402,31 @@ mod tests {
                 .read_counts()
                 .is_none()
         );
+    }
+
+    #[test]
+    fn what_is_in_memory_is_not_read_and_the_order_is_the_same() {
+        let scratch = Scratch::new("loader-shards-cached");
+        let parts: Vec<(usize, &str)> = (0..23).map(|i| (6_000 + i * 611, "abc")).collect();
+        let utterances = shards(&scratch, &parts, 6, 3);
+        let take = |cache_audio_mb| {
+            let config = DataConfig { cache_audio_mb, ..config(2) };
+            let data = Arc::new(of_utterances(utterances.clone(), &config));
+            let mut loader = train(&scratch, &data, Cursor::default());
+            let batches: Vec<_> = loader.by_ref().take(60).map(Result::unwrap).collect();
+            (batches, loader.read_counts().map(|(counts, _)| counts))
+        };
+        let (read, counts) = take(0);
+        assert!(counts.unwrap().recordings >= 100);
+        let (some, counts) = take(1);
+        // 1 MiB holds most of the 23: few are read, and no more than an epoch ahead.
+        let counts = counts.unwrap();
+        let whole = read.last().unwrap().0.epoch as usize + 1;
+        let each = counts.recordings / whole;
+        assert!((1..10).contains(&each), "{counts:?} in {whole} epochs");
+        let (all, counts) = take(512);
+        assert_eq!(counts, None);
+        assert!(read == some && some == all);
     }
 
     #[test]

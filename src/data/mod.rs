@@ -29,7 +29,7 @@ pub use config::{DataConfig, DurationMismatch, EmptyText};
 pub use dataset::Dataset;
 pub use error::{DataError, Problem};
 pub use fault::Fault;
-pub use lengths::Lengths;
+pub use lengths::{Lengths, LengthsError};
 pub use loader::{EvalLoader, TrainLoader};
 pub use manifest::{ManifestError, Utterance};
 pub use measure::Measured;

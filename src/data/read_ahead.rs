@@ -1,7 +1,7 @@
 //! Recordings in tar files, read by one thread in the order of the [plan](super::shard_order) and kept
 //! until their batch comes. The thread stops where `max_bytes` are kept, unless the batch at hand waits for
 //! something further on; so no order of batches can stall it, and one that follows the plan keeps within
-//! the bound.
+//! the bound. It never is more than an epoch ahead, however little of a set is to be read.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +24,6 @@ pub(super) struct ReadAhead {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
@@ -36,6 +35,8 @@ struct State {
     kept_bytes: u64,
     most_bytes: u64,
     counts: ReadCounts,
+    /// The epoch of the batch at hand.
+    epoch: u64,
     /// What somebody waits for.
     awaited: Option<Heard>,
     /// Whether nothing more will be read.
@@ -58,16 +59,18 @@ impl Shared {
 }
 
 impl ReadAhead {
-    /// Reads `order` and keeps up to `max_bytes` of it.
+    /// Reads `order`, which begins in `start_epoch`, and keeps up to `max_bytes` of it.
     ///
     /// # Errors
     /// When no thread can be started.
     pub(super) fn start(
         dataset: Arc<Dataset>,
+        start_epoch: u64,
         order: impl Iterator<Item = Heard> + Send + 'static,
         max_bytes: u64,
     ) -> Result<ReadAhead, DataError> {
-        let shared = Arc::new(Shared::default());
+        let state = Mutex::new(State { epoch: start_epoch, ..State::default() });
+        let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let (data, to) = (Arc::clone(&dataset), Arc::clone(&shared));
         let thread = std::thread::Builder::new()
             .name("tar-reader".into())
@@ -83,8 +86,12 @@ impl ReadAhead {
     /// The recording of an utterance, once it is read; `None` for one that need not be read from a tar
     /// file.
     pub(super) fn take(&self, epoch: u64, utterance: usize) -> Option<Recording> {
-        let (_, span) = self.dataset.member(utterance)?;
         let mut state = self.shared.lock();
+        if state.epoch < epoch {
+            state.epoch = epoch;
+            self.shared.changed.notify_all();
+        }
+        let (_, span) = self.dataset.member(utterance)?;
         loop {
             if let Some(recording) = state.kept.remove(&(epoch, utterance)) {
                 state.kept_bytes -= span.len;
@@ -133,8 +140,14 @@ impl Drop for EndedWhenDropped {
 fn read(dataset: &Dataset, order: impl Iterator<Item = Heard>, to: &Shared, max_bytes: u64) {
     let mut tars = TarReader::new(LANES + 1);
     for (epoch, utterance) in order {
-        let Some((tar, span)) = dataset.member(utterance) else { continue };
         let mut state = to.lock();
+        while !state.is_over && state.epoch + 1 < epoch {
+            state = to.wait(state);
+        }
+        if state.is_over {
+            return;
+        }
+        let Some((tar, span)) = dataset.member(utterance) else { continue };
         while !state.is_over && state.awaited.is_none() && state.kept_bytes + span.len > max_bytes {
             state = to.wait(state);
         }

@@ -23,9 +23,6 @@ use crate::corpus::Span;
 /// Shards that are read in turn: neighbours in a shard are often of one speaker or book.
 pub(super) const LANES: usize = 8;
 
-/// Epochs whose plans are kept: the end of one is made ready while the next begins.
-const KEPT_PLANS: usize = 2;
-
 /// What a recording of its own is taken for: 16-bit samples.
 const BYTES_PER_SAMPLE: u64 = 2;
 
@@ -42,7 +39,7 @@ pub(super) struct ShardOrder {
     window_bytes: u64,
     /// Of all recordings in shards.
     bytes_in_shards: u64,
-    plans: Mutex<VecDeque<(u64, Arc<ShardPlan>)>>,
+    plans: Mutex<Vec<(u64, Arc<ShardPlan>)>>,
 }
 
 #[derive(Clone, Copy)]
@@ -164,11 +161,10 @@ impl ShardOrder {
         if let Some((_, plan)) = plans.iter().find(|(of, _)| *of == epoch) {
             return Arc::clone(plan);
         }
-        if plans.len() == KEPT_PLANS {
-            plans.pop_front();
-        }
+        // While one epoch ends, the next is read.
+        plans.retain(|(of, _)| of + 1 >= epoch);
         let plan = Arc::new(self.make(seed, epoch, queues));
-        plans.push_back((epoch, Arc::clone(&plan)));
+        plans.push((epoch, Arc::clone(&plan)));
         plan
     }
 
