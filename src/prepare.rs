@@ -17,8 +17,8 @@ use crate::config::RunConfig;
 use crate::ctc::{BucketTargets, TargetsError, admits, look_at_targets};
 use crate::data::survey::{by_reason, mismatches_sentence};
 use crate::data::{
-    DataConfig, DataError, Dataset, Depth, Dropped, Findings, ManifestError, Padding, Sampler,
-    Survey, Utterance, inspect, manifest,
+    DataConfig, DataError, Dataset, Depth, Dropped, Findings, Lengths, ManifestError, Padding,
+    Sampler, Survey, Utterance, inspect, manifest, survey_again,
 };
 use crate::progress::Screen;
 use crate::schedule::ScheduleError;
@@ -52,6 +52,9 @@ pub enum PrepareError {
         first: String,
     },
 }
+
+/// What the progress bar says.
+const LOOKING: &str = "checking the recordings";
 
 /// Infeasible utterances listed by name.
 const SHOWN: usize = 5;
@@ -163,7 +166,9 @@ impl SplitSummary {
 }
 
 /// Surveys the training and development sets. The vocabulary is that of `saved_tokens` (a resumed
-/// run's), or made from the training transcripts.
+/// run's), or made from the training transcripts. `began` is how long the recordings were when a resumed
+/// run began: what went bad since is left out by name, where in a new run it stops everything. Returns the
+/// lengths that this run is of besides.
 ///
 /// # Errors
 ///
@@ -171,9 +176,10 @@ impl SplitSummary {
 pub fn prepare(
     config: &RunConfig,
     saved_tokens: Option<&str>,
+    began: Option<&Lengths>,
     padding: Padding,
     screen: &Screen,
-) -> Result<Prepared, PrepareError> {
+) -> Result<(Prepared, Lengths), PrepareError> {
     // A manifest of data.test that is missing or malformed is found here, not after hours of
     // training; its recordings are read by `check`. So are the clips of the augmentation.
     let Utterances { train, dev, test: _ } = Utterances::read(config)?;
@@ -184,10 +190,15 @@ pub fn prepare(
         let clips = counted(num_silent, "noise clip");
         tracing::warn!("silent, so that nothing is added: {clips} (first: {place})");
     }
-    let train = look(train, &config.data, config, Depth::Training, screen)?.into_survey()?;
+    let rate_hz = config.features.sample_rate_hz;
+    let bar = screen.counting(LOOKING, train.len() as u64);
+    let train = survey_again(train, &config.data, rate_hz, began, &|| bar.advance())?;
+    drop(bar);
+    let lengths = Lengths::of(&train, rate_hz);
     let data = config.data.for_evaluation();
     let dev = look(dev, &data, config, Depth::Training, screen)?.into_survey()?;
-    assemble(config, saved_tokens, padding, augmenter, train, dev)
+    let prepared = assemble(config, saved_tokens, padding, augmenter, train, dev)?;
+    Ok((prepared, lengths))
 }
 
 /// What the manifests list.
@@ -318,7 +329,7 @@ fn measured_on(
     summaries: &mut Vec<SplitSummary>,
 ) -> Result<Dataset, DataError> {
     let mut data = config.data.for_evaluation();
-    let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s));
+    let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s()));
     // Room for the longest utterance by itself, padded as batches are.
     data.batch_s = data.batch_s.max(data.counted_s(longest_s + 1.0));
     let mismatches = surveyed.duration_mismatches;
@@ -339,7 +350,7 @@ pub fn look(
     depth: Depth,
     screen: &Screen,
 ) -> Result<Findings, DataError> {
-    let bar = screen.counting("checking the recordings", utterances.len() as u64);
+    let bar = screen.counting(LOOKING, utterances.len() as u64);
     inspect(utterances, data, config.features.sample_rate_hz, depth, &|| bar.advance())
 }
 
@@ -374,7 +385,7 @@ fn summarise(
         split,
         utterances: dataset.items().len(),
         audio_s: dataset.audio_s(),
-        longest_s: longest(dataset.items().iter().map(|item| item.duration_s)),
+        longest_s: longest(dataset.items().iter().map(|item| item.duration_s())),
         remarks,
     }
 }

@@ -11,7 +11,7 @@ use indexmap::IndexSet;
 use rayon::prelude::*;
 
 use super::error::Faults;
-use super::store::{NO_CHANNEL, NO_SPEAKER, Record};
+use super::store::{ID_APART, ID_BEHIND, NO_CHANNEL, NO_SPEAKER, Record};
 use super::{Fault, Manifest, ManifestError, Skipped, Span};
 
 /// More folders than this are not kept apart from the names in them: a folder an utterance would cost
@@ -55,6 +55,8 @@ pub(super) struct Builder {
     /// As written; the manifest has them joined to `base`.
     folders: IndexSet<Box<str>>,
     speakers: IndexSet<Box<str>>,
+    /// Whether the source gave a record its id.
+    is_named: Vec<bool>,
     faults: Faults,
     /// Whether one of the faults is of the kind that `way_out` helps with.
     is_malformed: bool,
@@ -69,6 +71,7 @@ impl Builder {
             base: base.to_owned(),
             folders: IndexSet::new(),
             speakers: IndexSet::new(),
+            is_named: Vec::new(),
             faults: Faults::default(),
             is_malformed: false,
             way_out,
@@ -87,11 +90,14 @@ impl Builder {
 
     /// What follows was read from `path`.
     pub fn start_source(&mut self, path: &Path) {
-        self.manifest.sources.push(path.to_owned());
+        let first = self.manifest.records.len() as u32;
+        // A source without an utterance is nobody's place.
+        self.manifest.sources.pop_if(|(_, of_last)| *of_last == first);
+        self.manifest.sources.push((path.to_owned(), first));
     }
 
     fn source(&self) -> &Path {
-        self.manifest.sources.last().map_or(Path::new(""), PathBuf::as_path)
+        self.manifest.sources.last().map_or(Path::new(""), |(path, _)| path)
     }
 
     /// Notes what is wrong with a line of the source.
@@ -155,38 +161,36 @@ impl Builder {
                 &made
             }
         };
-        let start = self.manifest.arena.len() as u64;
+        // Most ids are a part of the name.
+        let id_at = name.find(id).and_then(|at| u16::try_from(at).ok());
+        let id_at = id_at.filter(|at| *at < ID_APART);
         let record = Record {
-            start,
-            id_start: start,
+            start: self.manifest.arena.len() as u64,
             duration_s: entry.duration_s.map_or(f64::NAN, to_nanoseconds),
-            offset_s: entry.offset_s.map_or(f64::NAN, to_nanoseconds),
             text_len: u32::try_from(entry.text.len())
                 .map_err(|_| Malformed::new("the transcript has more than 4 GiB"))?,
             folder: self.folder(folder),
             speaker: entry.speaker.as_deref().map_or(NO_SPEAKER, |speaker| self.speaker(speaker)),
-            source: self.manifest.sources.len().saturating_sub(1) as u32,
             line: u32::try_from(line).map_err(too_many)?,
             name_len: u16::try_from(name.len())
                 .map_err(|_| too_long("the name of the recording", name.len()))?,
             id_len: u16::try_from(id.len()).map_err(|_| too_long("the id", id.len()))?,
+            id_at: id_at.unwrap_or(ID_BEHIND),
             channel: entry.channel.unwrap_or(NO_CHANNEL),
-            is_named: entry.id.is_some(),
         };
-        u32::try_from(self.manifest.records.len() + 1).map_err(too_many)?;
-        self.manifest.arena.push_str(name);
-        self.manifest.arena.push_str(&entry.text);
-        // Most ids are a part of the name.
-        let id_at = name.find(id).unwrap_or_else(|| {
-            self.manifest.arena.push_str(id);
-            name.len() + entry.text.len()
-        });
-        let span = entry.member.as_ref().map(|(_, span)| *span);
-        if span.is_some() || !self.manifest.spans.is_empty() {
-            self.manifest.spans.resize(self.manifest.records.len(), Span::EMPTY);
-            self.manifest.spans.push(span.unwrap_or(Span::EMPTY));
+        let manifest = &mut self.manifest;
+        u32::try_from(manifest.records.len() + 1).map_err(too_many)?;
+        manifest.arena.push_str(name);
+        manifest.arena.push_str(&entry.text);
+        if id_at.is_none() {
+            manifest.arena.push_str(id);
         }
-        self.manifest.records.push(Record { id_start: start + id_at as u64, ..record });
+        let span = entry.member.as_ref().map(|(_, span)| *span);
+        extend(&mut manifest.spans, manifest.records.len(), span, Span::EMPTY);
+        let offset_s = entry.offset_s.map(to_nanoseconds);
+        extend(&mut manifest.offsets_s, manifest.records.len(), offset_s, f64::NAN);
+        manifest.records.push(record);
+        self.is_named.push(entry.id.is_some());
         Ok(())
     }
 
@@ -231,6 +235,7 @@ impl Builder {
         manifest.arena.shrink_to_fit();
         manifest.records.shrink_to_fit();
         manifest.spans.shrink_to_fit();
+        manifest.offsets_s.shrink_to_fit();
         Ok(Arc::new(manifest))
     }
 
@@ -243,16 +248,14 @@ impl Builder {
             hasher.finish()
         };
         // Sorted hashes, not a map of strings: 16 bytes an utterance, and only while they are compared.
-        let mut order: Vec<(u64, u32)> = self
-            .manifest
-            .records
-            .par_iter()
-            .enumerate()
-            .map(|(index, record)| (hash(self.manifest.id_of(record)), index as u32))
+        let count = self.manifest.records.len() as u32;
+        let mut order: Vec<(u64, u32)> = (0..count)
+            .into_par_iter()
+            .map(|index| (hash(self.manifest.id_of(index)), index))
             .collect();
         order.par_sort_unstable();
-        let id = |index: u32| self.manifest.id_of(&self.manifest.records[index as usize]);
-        let is_named = |index: u32| self.manifest.records[index as usize].is_named;
+        let id = |index: u32| self.manifest.id_of(index);
+        let is_named = |index: u32| self.is_named[index as usize];
         let (mut doubled, mut colliding) = (Vec::new(), Vec::new());
         for group in order.chunk_by(|a, b| a.0 == b.0).filter(|group| group.len() > 1) {
             let mut group: Vec<u32> = group.iter().map(|(_, index)| *index).collect();
@@ -274,9 +277,9 @@ impl Builder {
         let mut renamed: HashSet<String> = HashSet::new();
         for (index, first) in colliding {
             let record = self.manifest.records[index as usize];
-            let source = &self.manifest.sources[record.source as usize];
+            let source = self.manifest.source_of(index);
             let in_tar = source.extension().is_some_and(|extension| extension == "tar");
-            let taken = self.manifest.id_of(&record);
+            let taken = self.manifest.id_of(index);
             let mut candidate = match source.file_stem() {
                 Some(stem) if in_tar => format!("{}-{taken}", clean(&stem.to_string_lossy())),
                 _ => format!("{taken}-line{}", record.line),
@@ -285,21 +288,21 @@ impl Builder {
                 let wanted = hash(candidate);
                 let at = order.partition_point(|(other, _)| *other < wanted);
                 renamed.contains(candidate)
-                    || order[at..].iter().take_while(|(other, _)| *other == wanted).any(
-                        |(_, index)| {
-                            self.manifest.id_of(&self.manifest.records[*index as usize])
-                                == candidate
-                        },
-                    )
+                    || order[at..]
+                        .iter()
+                        .take_while(|(other, _)| *other == wanted)
+                        .any(|(_, index)| self.manifest.id_of(*index) == candidate)
             };
             while is_taken(&candidate) {
                 candidate = format!("{candidate}-line{}", record.line);
             }
             match u16::try_from(candidate.len()) {
                 Ok(id_len) => {
-                    let id_start = self.manifest.arena.len() as u64;
+                    // In rising order, as they are looked up.
+                    self.manifest.ids_apart.push((index, self.manifest.arena.len() as u64));
                     self.manifest.arena.push_str(&candidate);
-                    self.manifest.records[index as usize] = Record { id_start, id_len, ..record };
+                    self.manifest.records[index as usize] =
+                        Record { id_at: ID_APART, id_len, ..record };
                     renamed.insert(candidate);
                 }
                 // A name of 64 KiB: the user has to give a better one.
@@ -309,17 +312,25 @@ impl Builder {
     }
 
     fn note_doubled(&mut self, index: u32, first: u32) {
-        let [record, first] = [index, first].map(|at| self.manifest.records[at as usize]);
-        let id = self.manifest.id_of(&record);
-        let sources = &self.manifest.sources;
-        let other = if record.source == first.source {
-            format!("line {}", first.line)
+        let id = self.manifest.id_of(index);
+        let [source, of_first] = [index, first].map(|at| self.manifest.source_of(at));
+        let [line, first_line] = [index, first].map(|at| self.manifest.records[at as usize].line);
+        let other = if source == of_first {
+            format!("line {first_line}")
         } else {
-            format!("{}:{}", sources[first.source as usize].display(), first.line)
+            format!("{}:{first_line}", of_first.display())
         };
         let reason = format!("id {id:?} is also on {other}; give each utterance its own");
-        let path = sources[record.source as usize].clone();
-        self.fault(Fault { path, line: Some(record.line as usize), column: None, reason });
+        let path = source.to_owned();
+        self.fault(Fault { path, line: Some(line as usize), column: None, reason });
+    }
+}
+
+/// Adds the value of record number `len` to a table that is empty while all values are `absent`.
+fn extend<T: Copy>(table: &mut Vec<T>, len: usize, value: Option<T>, absent: T) {
+    if value.is_some() || !table.is_empty() {
+        table.resize(len, absent);
+        table.push(value.unwrap_or(absent));
     }
 }
 

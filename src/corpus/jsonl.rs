@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -160,22 +160,33 @@ pub(super) fn parse(bytes: &[u8]) -> ParsedLine<'_> {
     }))
 }
 
-pub(super) fn read(path: &Path) -> Result<Arc<Manifest>, ManifestError> {
-    let mut builder = Builder::new(path.parent().unwrap_or(Path::new("")), EXPECTED);
-    lines::read_into(&mut builder, path, parse)?;
+/// Reads `files`, all in one folder; `path` is what the user named.
+pub(super) fn read(path: &Path, files: &[PathBuf]) -> Result<Arc<Manifest>, ManifestError> {
+    let folder = |file: &Path| file.parent().unwrap_or(Path::new("")).to_owned();
+    let base = files.first().map_or(PathBuf::new(), |first| folder(first));
+    let mut builder = Builder::new(&base, EXPECTED);
+    for file in files {
+        if folder(file) != base {
+            let reason =
+                "its files are in several folders; name those of each folder by themselves";
+            return Err(ManifestError::Kind { path: path.into(), reason: reason.into() });
+        }
+        lines::read_into(&mut builder, file, parse)?;
+    }
     builder.finish(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::AudioSource;
-    use super::super::Utterance;
     use super::super::tests::{Tree, facts};
+    use super::super::{Utterance, read};
     use super::*;
 
     fn read_text(text: &str) -> Result<Vec<Utterance>, ManifestError> {
         let tree = Tree::new(&[("train.jsonl", text)]);
-        read(&tree.path("train.jsonl")).map(|manifest| manifest.utterances().collect())
+        let path = tree.path("train.jsonl");
+        read(&path).map(|manifest| manifest.utterances().collect())
     }
 
     /// The message without the directory's name.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::ManifestError;
 use super::table::{Separator, columns, why_no_header};
-use super::{librispeech, lines, tar};
+use super::{librispeech, lines, pattern, tar};
 use crate::audio;
 
 /// What audio files are called.
@@ -21,13 +21,13 @@ const AUDIO_EXTENSIONS: &[&str] = &[
 /// As much of a file as its kind may need.
 const START_LEN: u64 = 1 << 20;
 
-const KINDS: &str = "expected JSON lines of NeMo or Lhotse, a CSV or TSV table with a header, LJSpeech's metadata.csv, a tar file, or a directory of Kaldi, LibriSpeech, LJSpeech or tar files";
+const KINDS: &str = "expected JSON lines of NeMo or Lhotse, a CSV or TSV table with a header, LJSpeech's metadata.csv, a tar file, several by a pattern such as audio_{0..127}.tar, or a directory of Kaldi, LibriSpeech, LJSpeech or tar files";
 
 /// A way to list utterances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Jsonl,
-    NemoTarred(PathBuf),
+    Jsonl(Vec<PathBuf>),
+    NemoTarred(Vec<PathBuf>),
     Lhotse,
     Kaldi,
     Table(Separator),
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Jsonl => "JSON lines",
+            Kind::Jsonl(_) => "JSON lines",
             Kind::NemoTarred(_) => "NeMo tarred data set",
             Kind::Lhotse => "Lhotse cuts",
             Kind::Kaldi => "Kaldi data directory",
@@ -77,6 +77,10 @@ pub(super) fn tars_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// [`ManifestError::Read`], or [`ManifestError::Kind`] with what is there instead.
 pub(super) fn tell(path: &Path) -> Result<Kind, ManifestError> {
     let failed = |source| ManifestError::Read { path: path.into(), source };
+    let refused = |reason| ManifestError::Kind { path: path.into(), reason };
+    if let Some(files) = pattern::expand(path).map_err(refused)? {
+        return of_pattern(path, files);
+    }
     let told = if path.is_dir() {
         directory(path).map_err(failed)?
     } else {
@@ -85,7 +89,30 @@ pub(super) fn tell(path: &Path) -> Result<Kind, ManifestError> {
         reader.take(START_LEN).read_to_end(&mut start).map_err(failed)?;
         file(path, &start)
     };
-    told.map_err(|reason| ManifestError::Kind { path: path.into(), reason })
+    told.map_err(refused)
+}
+
+/// The files of a pattern are of one kind, that of the first.
+fn of_pattern(path: &Path, files: Vec<PathBuf>) -> Result<Kind, ManifestError> {
+    let refused = |reason| ManifestError::Kind { path: path.into(), reason };
+    let missing: Vec<&PathBuf> = files.iter().filter(|file| !file.is_file()).collect();
+    if let Some(first) = missing.first() {
+        let (count, total) = (missing.len(), files.len());
+        let first = first.display();
+        return Err(refused(format!(
+            "{count} of its {total} files are not there, such as {first}"
+        )));
+    }
+    let first = files.first().map(|first| tell(first)).transpose()?;
+    match first {
+        Some(Kind::WebDataset(_)) => Ok(Kind::WebDataset(files)),
+        Some(Kind::NemoTarred(_)) => Ok(Kind::NemoTarred(files)),
+        Some(Kind::Jsonl(_)) => Ok(Kind::Jsonl(files)),
+        first => Err(refused(format!(
+            "a pattern of files of kind {}, and only tar files and JSON lines come in several; name them one by one",
+            first.map_or("none".into(), |kind| kind.to_string())
+        ))),
+    }
 }
 
 fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
@@ -97,13 +124,13 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
     }
     let tarred = path.join("tarred_audio_manifest.json");
     if tarred.is_file() {
-        return Ok(Ok(Kind::NemoTarred(tarred)));
+        return Ok(Ok(Kind::NemoTarred(vec![tarred])));
     }
     let table = path.join("metadata.csv");
     if table.is_file() && path.join("wavs").is_dir() {
         return Ok(Ok(Kind::LjSpeech(table)));
     }
-    let (mut tables, mut recording) = (Vec::new(), None);
+    let (mut tables, mut compressed, mut recording) = (Vec::new(), Vec::new(), None);
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name.starts_with("cuts")
@@ -112,7 +139,12 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
         {
             return Ok(Err("a Lhotse Shar directory, which is not read; write cuts with `CutSet.from_shar(...).save_audios(...).to_file(\"cuts.jsonl\")`".into()));
         }
-        if [".tsv", ".csv", ".jsonl", ".json", ".jsonl.gz"].iter().any(|end| name.ends_with(end)) {
+        if [".tar.gz", ".tgz"].iter().any(|end| name.ends_with(end)) {
+            compressed.push(name);
+        } else if [".tsv", ".csv", ".jsonl", ".json", ".jsonl.gz"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
             tables.push(name);
         } else if recording.is_none() && is_audio(&name) {
             recording = Some(name);
@@ -125,6 +157,11 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
     let tree = librispeech::find(path);
     if !tree.transcripts.is_empty() {
         return Ok(Ok(Kind::LibriSpeech(tree)));
+    }
+    if let Some(first) = compressed.first() {
+        return Ok(Err(format!(
+            "a directory of compressed tar files, whose members cannot be reached one by one; decompress them with `gunzip`, such as {first}"
+        )));
     }
     // Common Voice and others: which of several is meant is the user's to say.
     if !tables.is_empty() {
@@ -155,7 +192,7 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if tar::is_header(start) {
         if name.ends_with("gz") {
-            return Err("a compressed tar file, whose members cannot be reached one by one; decompress it with `gunzip`".into());
+            return Err("a compressed tar file, whose members cannot be reached one by one; decompress it with `gunzip` (recordings hardly shrink by it)".into());
         }
         return Ok(Kind::WebDataset(vec![path.into()]));
     }
@@ -165,7 +202,7 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
         start.split(|byte| *byte == b'\n').find(|line| !line.iter().all(u8::is_ascii_whitespace));
     let Some(first) = first.map(<[u8]>::trim_ascii) else {
         // Empty: the reader of JSON lines says so.
-        return Ok(Kind::Jsonl);
+        return Ok(Kind::Jsonl(vec![path.into()]));
     };
     if first == b"{" {
         return Err(
@@ -196,7 +233,7 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
         if rest.is_some_and(|rest| rest.starts_with('{')) {
             return Err("one JSON array; write one object a line, such as by `jq -c .[]`".into());
         }
-        return Ok(Kind::Jsonl);
+        return Ok(Kind::Jsonl(vec![path.into()]));
     }
     if matches!(&*name, "wav.scp" | "text" | "segments" | "utt2spk" | "utt2dur") {
         return Err("a file of a Kaldi data directory; name the directory".into());
@@ -224,7 +261,7 @@ pub(crate) fn refuse_recording(start: &[u8], line: &serde_json::Value) -> Result
 fn json(path: &Path, first: &[u8]) -> Result<Kind, String> {
     let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(first) else {
         // Malformed: the reader says where.
-        return Ok(Kind::Jsonl);
+        return Ok(Kind::Jsonl(vec![path.into()]));
     };
     let has = |key: &str| object.contains_key(key);
     let is_cut =
@@ -236,7 +273,7 @@ fn json(path: &Path, first: &[u8]) -> Result<Kind, String> {
         return Err("Lhotse recordings or supervisions alone; make cuts with `lhotse cut simple -r RECORDINGS -s SUPERVISIONS CUTS.jsonl`".into());
     }
     if object.get("shard_id").is_some_and(serde_json::Value::is_u64) && !has("member") {
-        return Ok(Kind::NemoTarred(path.into()));
+        return Ok(Kind::NemoTarred(vec![path.into()]));
     }
-    Ok(Kind::Jsonl)
+    Ok(Kind::Jsonl(vec![path.into()]))
 }

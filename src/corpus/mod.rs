@@ -15,6 +15,7 @@ mod kind;
 mod lhotse;
 mod librispeech;
 mod lines;
+mod pattern;
 mod quotes;
 mod roots;
 mod shards;
@@ -22,18 +23,22 @@ mod source;
 mod store;
 mod table;
 mod tar;
+mod tar_reader;
 mod written;
 
 pub use error::{Fault, Faults, ManifestError};
 pub use import::{ImportError, Imported, import};
 pub use source::{AudioSource, Span};
 pub use store::{Manifest, Skipped, Utterance};
+pub use tar_reader::{ReadCounts, TarReader};
 pub use written::Writer;
 
 pub(crate) use build::Malformed;
 pub(crate) use json::{AUDIO, from_json};
 pub(crate) use kind::refuse_recording;
 pub(crate) use lines::lines_of;
+#[cfg(test)]
+pub(crate) use tar::tests::archive;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,8 +55,8 @@ pub fn read(path: &Path) -> Result<Arc<Manifest>, ManifestError> {
 
 fn read_as(path: &Path, kind: &Kind) -> Result<Arc<Manifest>, ManifestError> {
     match kind {
-        Kind::Jsonl => jsonl::read(path),
-        Kind::NemoTarred(manifest) => shards::read_nemo(manifest),
+        Kind::Jsonl(files) => jsonl::read(path, files),
+        Kind::NemoTarred(manifests) => shards::read_nemo(path, manifests),
         Kind::Lhotse => lhotse::read(path),
         Kind::Kaldi => kaldi::read(path),
         Kind::Table(separator) => table::read(path, *separator),

@@ -29,7 +29,7 @@ pub fn write_manifest<'a>(
             }
             id = format!("{}-{number}", utterance.id());
         }
-        let duration_s = (surveyed.duration_s * 1e6).round() / 1e6;
+        let duration_s = (surveyed.duration_s() * 1e6).round() / 1e6;
         writer.write_as(out, utterance, &id, Some(duration_s))?;
     }
     Ok(())
@@ -67,9 +67,9 @@ mod tests {
         let ids: Vec<&str> = again.kept.iter().map(|kept| kept.utterance.id()).collect();
         assert_eq!(ids, ["u0", "u1", "u2-0000250", "u0-2"]);
         for (a, b) in found.kept.iter().zip(&again.kept) {
-            assert_eq!((a.text(), a.num_samples), (b.text(), b.num_samples));
+            assert_eq!((a.text(), a.num_samples()), (b.text(), b.num_samples()));
             assert_eq!(a.utterance.speaker(), b.utterance.speaker());
-            assert_eq!(a.samples, b.samples);
+            assert_eq!(a.samples(), b.samples());
         }
     }
 }

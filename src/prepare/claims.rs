@@ -32,7 +32,7 @@ pub fn refuse_hopeless(config: &RunConfig, train: &[Utterance]) -> Result<(), Pr
     }
     let sampler = |duration_s: fn(f64) -> f64| {
         Sampler::of_lengths(
-            claimed.iter().map(|(s, _)| (duration_s(*s) * rate_hz) as usize).collect(),
+            claimed.iter().map(|(s, _)| (duration_s(*s) * rate_hz) as u32).collect(),
             data,
             &config.features,
             data.speeds.clone(),

@@ -112,7 +112,7 @@ fn kept<'a>(split: &Split<'a>) -> impl Iterator<Item = &'a Surveyed> {
 
 fn audible<'a>(split: &Split<'a>) -> impl Iterator<Item = ([u8; 16], &'a Surveyed)> {
     kept(split).filter_map(|kept| {
-        let measured = kept.measured.as_ref().filter(|measured| !measured.is_silent())?;
+        let measured = kept.measured().filter(|measured| !measured.is_silent())?;
         Some((measured.fingerprint, kept))
     })
 }

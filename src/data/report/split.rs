@@ -92,7 +92,7 @@ fn column(split: &Split, used: &[&Surveyed]) -> SplitReport {
         declared_s: split.findings.declared_s,
         ..SplitReport::default()
     };
-    let mut durations: Vec<f64> = used.iter().map(|used| used.duration_s).collect();
+    let mut durations: Vec<f64> = used.iter().map(|used| used.duration_s()).collect();
     durations.sort_by(f64::total_cmp);
     // The sum of nothing is -0.
     column.audio_s = durations.iter().sum::<f64>() + 0.0;
@@ -101,11 +101,11 @@ fn column(split: &Split, used: &[&Surveyed]) -> SplitReport {
     column.longest_s = durations.last().copied().unwrap_or_default();
     let mut silent_s = 0.0;
     for used in used {
-        let Some(measured) = &used.measured else { continue };
+        let Some(measured) = used.measured() else { continue };
         *column.rates_hz.entry(measured.recorded_hz).or_default() += 1;
         *column.channels.entry(measured.num_channels).or_default() += 1;
         column.clipped += usize::from(measured.clipped_runs > 0);
-        silent_s += f64::from(measured.silent_share) * used.duration_s;
+        silent_s += f64::from(measured.silent_share) * used.duration_s();
     }
     column.silent_percent = 100.0 * silent_s / column.audio_s.max(f64::MIN_POSITIVE);
     let speakers = used.iter().filter_map(|used| used.utterance.speaker());
@@ -158,7 +158,7 @@ impl Rules<'_> {
     /// The frames that leave the model and those that the transcript needs, if those are more.
     fn missing_frames(&self, kept: &Surveyed, fastest: f64) -> Option<(usize, usize)> {
         let (labels, _) = self.tokens?.encode_known(kept.text());
-        let num_frames = self.features.num_frames(perturbed_len(kept.num_samples, fastest));
+        let num_frames = self.features.num_frames(perturbed_len(kept.num_samples(), fastest));
         let (available, needed) = (self.frames)(num_frames, &labels);
         (available < needed).then_some((available, needed))
     }
@@ -224,11 +224,11 @@ fn doubtful(split: &Split) -> Vec<Finding> {
     let (mut silent, mut quiet, mut clipped, mut empty) =
         (Tally::default(), Tally::default(), Tally::default(), Tally::default());
     for kept in &survey.kept {
-        let length = || Example::of(kept, format!("{:.2} s", kept.duration_s));
+        let length = || Example::of(kept, format!("{:.2} s", kept.duration_s()));
         if kept.text().trim().is_empty() {
             empty.add(length);
         }
-        let Some(measured) = &kept.measured else { continue };
+        let Some(measured) = kept.measured() else { continue };
         if measured.is_silent() {
             silent.add(length);
         }
