@@ -101,7 +101,7 @@ fn batches(data: &Arc<Dataset>, augmenter: &Arc<Augmenter>) -> impl Iterator<Ite
 fn stages(data: &Dataset, augment: &AugmentConfig, masks: &SpecAugmentConfig) {
     let step = (data.audio_s() / STAGE_S).ceil().max(1.0) as usize;
     let chosen: Vec<usize> = (0..data.items().len()).step_by(step).collect();
-    let audio_s: f64 = chosen.iter().map(|index| data.items()[*index].duration_s).sum();
+    let audio_s: f64 = chosen.iter().map(|index| data.items()[*index].duration_s()).sum();
     println!("{:<28} {:>12} {:>12}", "one thread", "audio s/s", "us an s");
     let row = |what: &str, start: Instant| {
         let elapsed = start.elapsed().as_secs_f64();

@@ -77,6 +77,24 @@ pub fn refuse_existing(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// As [`refuse_existing`], and whether a file can be made there at all: asked before long work, whose
+/// result would else have nowhere to go.
+///
+/// # Errors
+/// As [`refuse_existing`], and what the file system answers.
+pub fn refuse_unwritable(path: &Path) -> io::Result<()> {
+    refuse_existing(path)?;
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // A device or a pipe.
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let temporary = Temporary::beside(path)?;
+            OpenOptions::new().write(true).create_new(true).open(&temporary.path).map(drop)
+        }
+    }
+}
+
 /// A name that is removed unless it was published.
 struct Temporary {
     path: PathBuf,
@@ -188,6 +206,27 @@ mod tests {
             write_atomic(Path::new("/"), b"x").unwrap_err().kind(),
             io::ErrorKind::InvalidInput
         );
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_written_is_refused_before_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("folder")).unwrap();
+        fs::write(dir.path().join("old"), "x").unwrap();
+        for (name, kind) in [
+            ("no/such/file", io::ErrorKind::NotFound),
+            ("old/file", io::ErrorKind::NotADirectory),
+            ("old", io::ErrorKind::AlreadyExists),
+            ("folder", io::ErrorKind::IsADirectory),
+        ] {
+            assert_eq!(
+                refuse_unwritable(&dir.path().join(name)).unwrap_err().kind(),
+                kind,
+                "{name}"
+            );
+        }
+        refuse_unwritable(&dir.path().join("new")).unwrap();
+        assert_eq!(names(dir.path()), ["folder", "old"]);
     }
 
     #[test]

@@ -33,3 +33,4 @@ pub mod score;
 pub mod text;
 pub mod tokens;
 pub mod train;
+pub(crate) mod wording;

@@ -1,6 +1,8 @@
 //! Before the first step: read the manifests, decode every recording once, spell every transcript,
 //! and leave out, by name, what no model of these sizes could learn.
 
+mod claims;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,12 +15,17 @@ use thiserror::Error;
 use crate::augment::Augmenter;
 use crate::config::RunConfig;
 use crate::ctc::{BucketTargets, TargetsError, admits, look_at_targets};
+use crate::data::survey::{by_reason, mismatches_sentence};
 use crate::data::{
-    DataConfig, DataError, Dataset, Depth, Dropped, Findings, Padding, Sampler, Survey, inspect,
-    manifest,
+    DataConfig, DataError, Dataset, Depth, Dropped, Findings, Lengths, ManifestError, Padding,
+    Sampler, Survey, Utterance, inspect, manifest, survey_again,
 };
 use crate::progress::Screen;
+use crate::schedule::ScheduleError;
 use crate::tokens::{Tokens, TokensError};
+use crate::wording::{counted, plural};
+
+pub use claims::refuse_hopeless;
 
 /// Why there is nothing to train on.
 #[derive(Debug, Error)]
@@ -29,6 +36,9 @@ pub enum PrepareError {
     /// There is no vocabulary.
     #[error(transparent)]
     Tokens(#[from] TokensError),
+    /// The run is too short for its warm-up.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
     /// Too much of the data cannot be learnt.
     #[error(
         "{percent:.1} % of the training utterances have fewer frames than their transcripts need (train.max_infeasible_percent = {limit}); lower model.subsampling_factor, or correct the data; first: {first}"
@@ -42,6 +52,9 @@ pub enum PrepareError {
         first: String,
     },
 }
+
+/// What the progress bar says.
+const LOOKING: &str = "checking the recordings";
 
 /// Infeasible utterances listed by name.
 const SHOWN: usize = 5;
@@ -132,9 +145,10 @@ impl SplitSummary {
     /// `train   363 utterances, 0.17 h, longest 4.29 s`.
     pub fn line(&self) -> String {
         format!(
-            "{:<5} {:>6} utterances, {:.2} h, longest {:.2} s",
+            "{:<5} {:>6} {}, {:.2} h, longest {:.2} s",
             self.split,
             self.utterances,
+            plural(self.utterances, "utterance", "utterances"),
             self.audio_s / 3600.0,
             self.longest_s
         )
@@ -152,7 +166,9 @@ impl SplitSummary {
 }
 
 /// Surveys the training and development sets. The vocabulary is that of `saved_tokens` (a resumed
-/// run's), or made from the training transcripts.
+/// run's), or made from the training transcripts. `began` is how long the recordings were when a resumed
+/// run began: what went bad since is left out by name, where in a new run it stops everything. Returns the
+/// lengths that this run is of besides.
 ///
 /// # Errors
 ///
@@ -160,18 +176,61 @@ impl SplitSummary {
 pub fn prepare(
     config: &RunConfig,
     saved_tokens: Option<&str>,
+    began: Option<&Lengths>,
     padding: Padding,
     screen: &Screen,
-) -> Result<Prepared, PrepareError> {
+) -> Result<(Prepared, Lengths), PrepareError> {
     // A manifest of data.test that is missing or malformed is found here, not after hours of
     // training; its recordings are read by `check`. So are the clips of the augmentation.
-    manifest::read_all(&config.data.test).map_err(DataError::from)?;
+    let Utterances { train, dev, test: _ } = Utterances::read(config)?;
+    refuse_hopeless(config, &train)?;
     let augmenter = augmenter(config)?;
-    let train = look(&config.data.train, &config.data, config, Depth::Training, screen)?;
-    let train = train.into_survey()?;
+    let num_silent = augmenter.silent_noises().count();
+    if let Some((place, _)) = augmenter.silent_noises().next() {
+        let clips = counted(num_silent, "noise clip");
+        tracing::warn!("silent, so that nothing is added: {clips} (first: {place})");
+    }
+    let rate_hz = config.features.sample_rate_hz;
+    let bar = screen.counting(LOOKING, train.len() as u64);
+    let train = survey_again(train, &config.data, rate_hz, began, &|| bar.advance())?;
+    drop(bar);
+    let lengths = Lengths::of(&train, rate_hz);
     let data = config.data.for_evaluation();
-    let dev = look(&config.data.dev, &data, config, Depth::Training, screen)?.into_survey()?;
-    assemble(config, saved_tokens, padding, augmenter, train, dev)
+    let dev = look(dev, &data, config, Depth::Training, screen)?.into_survey()?;
+    let prepared = assemble(config, saved_tokens, padding, augmenter, train, dev)?;
+    Ok((prepared, lengths))
+}
+
+/// What the manifests list.
+pub struct Utterances {
+    /// To train on.
+    pub train: Vec<Utterance>,
+    /// To validate on.
+    pub dev: Vec<Utterance>,
+    /// To measure on; may be empty.
+    pub test: Vec<Utterance>,
+}
+
+impl Utterances {
+    /// Reads the manifests of all splits, before any recording.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Manifest`] with what is wrong with any of them.
+    pub fn read(config: &RunConfig) -> Result<Utterances, DataError> {
+        let splits = [&config.data.train, &config.data.dev, &config.data.test];
+        let [train, dev, test] = splits.map(|paths| manifest::read_all(paths));
+        let mut errors = Vec::new();
+        let mut take = |read: Result<Vec<Utterance>, Vec<ManifestError>>| match read {
+            Ok(utterances) => utterances,
+            Err(found) => {
+                errors.extend(found);
+                Vec::new()
+            }
+        };
+        let utterances = Utterances { train: take(train), dev: take(dev), test: take(test) };
+        if errors.is_empty() { Ok(utterances) } else { Err(ManifestError::from(errors).into()) }
+    }
 }
 
 /// Noises and rooms at hand.
@@ -257,7 +316,8 @@ pub fn evaluation_set(
     summaries: &mut Vec<SplitSummary>,
 ) -> Result<Dataset, DataError> {
     let data = config.data.for_evaluation();
-    let surveyed = look(manifests, &data, config, Depth::Training, screen)?.into_survey()?;
+    let utterances = manifest::read_all(manifests).map_err(ManifestError::from)?;
+    let surveyed = look(utterances, &data, config, Depth::Training, screen)?.into_survey()?;
     measured_on(split, surveyed, config, tokens, summaries)
 }
 
@@ -269,7 +329,7 @@ fn measured_on(
     summaries: &mut Vec<SplitSummary>,
 ) -> Result<Dataset, DataError> {
     let mut data = config.data.for_evaluation();
-    let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s));
+    let longest_s = longest(surveyed.kept.iter().map(|kept| kept.duration_s()));
     // Room for the longest utterance by itself, padded as batches are.
     data.batch_s = data.batch_s.max(data.counted_s(longest_s + 1.0));
     let mismatches = surveyed.duration_mismatches;
@@ -278,20 +338,19 @@ fn measured_on(
     Ok(dataset)
 }
 
-/// Looks at the utterances of some manifests.
+/// Looks at the recordings of utterances.
 ///
 /// # Errors
 ///
-/// [`DataError`] of a manifest or a setting; what is wrong with utterances is among the findings.
+/// [`DataError`] of a setting; what is wrong with utterances is among the findings.
 pub fn look(
-    manifests: &[PathBuf],
+    utterances: Vec<Utterance>,
     data: &DataConfig,
     config: &RunConfig,
     depth: Depth,
     screen: &Screen,
 ) -> Result<Findings, DataError> {
-    let utterances = manifest::read_all(manifests)?;
-    let bar = screen.counting("checking the recordings", utterances.len() as u64);
+    let bar = screen.counting(LOOKING, utterances.len() as u64);
     inspect(utterances, data, config.features.sample_rate_hz, depth, &|| bar.advance())
 }
 
@@ -303,7 +362,7 @@ fn summarise(
     named: &[String],
 ) -> SplitSummary {
     let mut remarks = Vec::new();
-    for (reason, (count, seconds)) in crate::data::survey::by_reason(dropped) {
+    for (reason, (count, seconds)) in by_reason(dropped) {
         remarks.push(format!("left out: {count} {reason} ({:.2} h)", seconds / 3600.0));
     }
     if !named.is_empty() {
@@ -314,21 +373,19 @@ fn summarise(
         remarks.push(line);
     }
     if duration_mismatches > 0 {
-        remarks.push(format!(
-            "{duration_mismatches} durations in the manifest disagree with the audio, which counts"
-        ));
+        let disagree = mismatches_sentence(duration_mismatches);
+        remarks.push(format!("{duration_mismatches} {disagree}"));
     }
     let (unknown, utterances) = dataset.unknown_characters();
     if utterances > 0 {
-        remarks.push(format!(
-            "{utterances} transcripts hold {unknown}: never recognised, counted as errors"
-        ));
+        let hold = plural(utterances, "transcript holds", "transcripts hold");
+        remarks.push(format!("{utterances} {hold} {unknown}: never recognised, counted as errors"));
     }
     SplitSummary {
         split,
         utterances: dataset.items().len(),
         audio_s: dataset.audio_s(),
-        longest_s: longest(dataset.items().iter().map(|item| item.duration_s)),
+        longest_s: longest(dataset.items().iter().map(|item| item.duration_s())),
         remarks,
     }
 }

@@ -86,7 +86,9 @@ impl Tokens {
     pub fn from_transcripts<'a>(
         transcripts: impl IntoIterator<Item = &'a str>,
     ) -> Result<Tokens, TokensError> {
-        let symbols: BTreeSet<char> = transcripts.into_iter().flat_map(str::chars).collect();
+        // One by one: collecting would hold every character of every transcript for a moment.
+        let mut symbols = BTreeSet::new();
+        transcripts.into_iter().for_each(|text| symbols.extend(text.chars()));
         if symbols.is_empty() {
             return Err(TokensError::Empty);
         }

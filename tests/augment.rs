@@ -48,6 +48,27 @@ fn a_noise_that_is_not_there_stops_a_run_before_its_first_step() {
 }
 
 #[test]
+fn a_silent_noise_is_a_warning_and_a_recording_is_no_manifest() {
+    let sandbox = varied();
+    sandbox.write("audio/noise.wav", crate::tones::wav(8_000, 1, &[0; 4_000]));
+    let outcome = sandbox.check(&["run.toml"]).succeeds();
+    assert!(
+        outcome.stdout.contains("warning  augment.noise: 1 clip is silent and adds nothing"),
+        "{outcome}"
+    );
+    assert!(outcome.stdout.contains("noise.jsonl:1: audio/noise.wav"), "{outcome}");
+    let set = "augment.noise.manifests=audio/noise.wav";
+    let words =
+        ["audio/noise.wav: ", "a recording, not a list", "{\"audio_filepath\":\"noise.wav\"}"];
+    sandbox.check(&["run.toml", "--set", set]).fails(3, &words);
+    let words = ["audio/noise.wav: ", "a recording, not a list", "\"text\":\"what is said\""];
+    sandbox.check(&["run.toml", "--set", "data.train=audio/noise.wav"]).fails(3, &words);
+    sandbox.write("noise.jsonl", "{\"path\": \"audio/noise.wav\"}\nx\n");
+    let words = ["noise.jsonl: 2 faults", "the nearest is \"path\"", "noise.jsonl:2:1: expected"];
+    sandbox.check(&["run.toml"]).fails(3, &words);
+}
+
+#[test]
 fn a_room_of_zeros_is_refused() {
     let sandbox = varied();
     sandbox.write("audio/room.wav", crate::tones::wav(8_000, 1, &[0; 100]));

@@ -89,7 +89,7 @@ fn compressed_recordings_that_were_cut_are_named() {
         let bytes = fixture(name);
         with_recording(&bytes[..bytes.len() / 2])
             .check(&["run.toml", "--set", "data.resample=allow"])
-            .fails(3, &["train.jsonl:13: utterance \"odd\"", "odd.wav"]);
+            .fails(3, &["train.jsonl:13: odd: audio/odd.wav: "]);
     }
 }
 
@@ -121,7 +121,8 @@ fn every_broken_recording_is_listed_at_once() {
     for number in [2, 5, 9] {
         sandbox.write(&format!("audio/train-{number:03}.wav"), "");
     }
-    let words = ["3 of 12 utterances", "train.jsonl:3:", "train.jsonl:6:", "train.jsonl:10:"];
+    let words =
+        ["3 of 12 utterances", "train.jsonl:3:", "and 2 more: ", "train.jsonl:6", "train.jsonl:10"];
     sandbox.train(&["run.toml", "--out", "run"]).fails(3, &words);
 }
 
@@ -161,7 +162,7 @@ fn a_recording_longer_than_a_batch_names_both_options() {
     let sandbox = with_recording(&wav(8_000, 1, &[100; 160_000]));
     sandbox
         .train(&["run.toml", "--out", "run"])
-        .fails(3, &["\"odd\"", "raise data.batch_s or lower data.max_duration_s"]);
+        .fails(2, &["\"odd\"", "raise data.batch_s or lower data.max_duration_s"]);
 }
 
 #[test]

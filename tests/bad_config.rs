@@ -68,6 +68,9 @@ fn a_value_out_of_range_names_its_key() {
         ("schedule.min_lr_ratio=2", "schedule.min_lr_ratio = 2"),
         ("data.train=[]", "data.train lists no manifest"),
         ("data.dev=[]", "data.dev lists no manifest"),
+        ("data.train=", "`data.train`: expected a value behind `=`; [] is an empty list"),
+        ("train.epochs=", "`train.epochs`: expected a value behind `=`"),
+        ("data.dev=[\"\"]", "data.dev lists an empty name"),
     ] {
         let sandbox = Sandbox::with_tones();
         sandbox.train(&["run.toml", "--out", "run", "--set", argument]).fails(2, &[words]);
@@ -92,6 +95,17 @@ fn a_command_line_that_means_nothing_shows_what_would() {
     sandbox
         .run("asr-train", &["run.toml", "--device", "gpu"])
         .fails(2, &["\"gpu\" is no device", "cuda[:i]"]);
+    for (args, meant) in [
+        (&["chek", "run.toml"][..], "asr-train check"),
+        (&["chek"], "asr-train check"),
+        (&["improt", "a", "b"], "asr-train import"),
+        (&["docter"], "asr-train doctor"),
+    ] {
+        let words = format!("did you mean \"{meant}\"?");
+        sandbox.run("asr-train", args).fails(2, &[&words]);
+    }
+    let missing = sandbox.run("asr-train", &["ran.toml"]).fails(2, &["ran.toml: cannot read"]);
+    assert!(!missing.stderr.contains("did you mean"), "{missing}");
     sandbox.train(&["run.toml", "--set", "optim.learning_rate"]).fails(2, &["expected key=value"]);
     sandbox.run("asr-eval", &[]).fails(2, &["RUN|CHECKPOINT", "Usage: asr-eval"]);
     sandbox.eval(&["run", "--max-wer=-1"]).fails(2, &["--max-wer"]);

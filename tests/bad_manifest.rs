@@ -53,12 +53,18 @@ fn a_directory_given_as_a_manifest_is_refused() {
 #[test]
 fn a_malformed_line_is_named_by_file_line_and_column() {
     for (text, place) in [
-        (r#"{"audio_filepath": "a.wav", "text": }"#, "train.jsonl:3:37: expected value"),
-        (r#"{"audio_filepath": "a.wav", "text": "a""#, "train.jsonl:3:39: EOF"),
+        (r#"{"audio_filepath": "a.wav", "text": }"#, "train.jsonl:3:37: expected a value"),
+        (
+            r#"{"audio_filepath": "a.wav", "text": "a""#,
+            "train.jsonl:3:39: the line ends before its closing brace",
+        ),
         ("three seven oh nine", "train.jsonl:3:"),
         (r#"["a.wav", "a"]"#, "train.jsonl:3:"),
-        (r#"{"audio_filepath": "a.wav", "text": "a"} {}"#, "train.jsonl:3:42: trailing characters"),
-        (r#"{"audio_filepath": 7, "text": "a"}"#, "train.jsonl:3:20: invalid type: integer `7`"),
+        (
+            r#"{"audio_filepath": "a.wav", "text": "a"} {}"#,
+            "train.jsonl:3:42: expected the end of the line",
+        ),
+        (r#"{"audio_filepath": 7, "text": "a"}"#, "train.jsonl:3:20: \"audio_filepath\" is 7"),
     ] {
         let sandbox = Sandbox::with_tones();
         with_line(&sandbox, 3, text);
@@ -70,17 +76,24 @@ fn a_malformed_line_is_named_by_file_line_and_column() {
 }
 
 #[test]
-fn ten_faults_are_listed_and_the_rest_counted() {
+fn the_first_faults_are_listed_and_the_rest_counted() {
     let sandbox = Sandbox::with_tones();
     for _ in 0..14 {
         sandbox.append("train.jsonl", "{\"audio_filepath\": \"a.wav\"}\n");
     }
-    let outcome =
-        sandbox.check(&["run.toml"]).fails(3, &["14 faults in the manifest", "and 4 more"]);
-    for line in 13..23 {
+    sandbox.append("train.jsonl", "nothing\n");
+    let outcome = sandbox.check(&["run.toml"]).fails(
+        3,
+        &[
+            "train.jsonl: 15 faults;",
+            "and 9 more of this kind",
+            "train.jsonl:27:1: expected a JSON object",
+        ],
+    );
+    for line in 13..18 {
         assert!(outcome.stderr.contains(&format!("train.jsonl:{line}:")), "{outcome}");
     }
-    assert!(!outcome.stderr.contains("train.jsonl:23:"), "{outcome}");
+    assert!(!outcome.stderr.contains("train.jsonl:18:"), "{outcome}");
 }
 
 #[test]
@@ -96,7 +109,7 @@ fn a_manifest_that_is_not_utf8_is_named_by_line() {
 fn a_line_with_the_key_of_another_tool_learns_the_right_keys() {
     let sandbox = Sandbox::with_tones();
     with_line(&sandbox, 2, r#"{"audio_filename": "audio/train-001.wav", "text": "a"}"#);
-    refused(&sandbox, &["train.jsonl:2:", "missing field `audio_filepath`", "\"duration\""]);
+    refused(&sandbox, &["train.jsonl:2:", "the nearest is \"audio_filename\"", "\"duration\""]);
 }
 
 #[test]
@@ -160,7 +173,7 @@ fn a_duration_or_an_offset_that_is_no_time_is_named_by_its_line() {
         (r#""duration": 0"#, "\"duration\" is 0, expected seconds above 0"),
         (r#""duration": -1.5"#, "\"duration\" is -1.5, expected seconds above 0"),
         (r#""offset": -0.1"#, "\"offset\" is -0.1, expected seconds, 0 or more"),
-        (r#""duration": "2 s""#, "invalid type: string \"2 s\""),
+        (r#""duration": "2 s""#, "\"duration\" is \"2 s\", expected a number"),
     ] {
         let sandbox = Sandbox::with_tones();
         with_line(
@@ -180,7 +193,7 @@ fn a_duration_that_disagrees_with_the_audio_stops_the_run_unless_the_config_trus
     refused(
         &sandbox,
         &[
-            "train.jsonl:13: utterance \"long\"",
+            "train.jsonl:13: ",
             "says 2.5 s but",
             "long.wav has 1.000 s",
             "data.duration_mismatch = \"warn\"",
@@ -190,7 +203,7 @@ fn a_duration_that_disagrees_with_the_audio_stops_the_run_unless_the_config_trus
         .train(&["run.toml", "--out", "run", "--set", "data.duration_mismatch=warn"])
         .succeeds();
     assert!(
-        trusting.stderr.contains("1 durations in the manifest disagree with the audio"),
+        trusting.stderr.contains("1 duration in the manifest disagrees with the audio"),
         "{trusting}"
     );
 }
@@ -211,5 +224,5 @@ fn a_segment_beyond_its_recording_is_refused() {
     sandbox.write("audio/long.wav", crate::tones::wav(8_000, 1, &[100; 8_000]));
     let line = r#"{"audio_filepath": "audio/long.wav", "text": "a", "offset": 0.5, "duration": 2.0, "id": "late"}"#;
     sandbox.append("train.jsonl", line);
-    refused(&sandbox, &["train.jsonl:13: utterance \"late\"", "0.5 s", "1.000 s"]);
+    refused(&sandbox, &["train.jsonl:13: ", "late", "0.5 s", "1.000 s"]);
 }

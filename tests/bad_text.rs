@@ -30,7 +30,7 @@ fn a_transcript_of_blanks_is_an_empty_transcript() {
     let sandbox = with_transcript("train.jsonl", "  ");
     sandbox
         .check(&["run.toml", "--set", "data.empty_text=error"])
-        .fails(3, &["\"odd\"", "transcript is empty"]);
+        .fails(3, &["train.jsonl:13: odd: ", "transcript is empty"]);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_character_unknown_in_dev_is_reported_before_training() {
     let sandbox = with_transcript("dev.jsonl", "a zebra");
     let outcome = sandbox.train(&["run.toml", "--out", "run"]).succeeds();
     let words = [
-        "1 transcripts hold characters outside the alphabet",
+        "1 transcript holds characters outside the alphabet",
         "'z' (U+007A) 1x",
         "counted as errors",
     ];
@@ -89,7 +89,7 @@ fn a_resumed_run_refuses_transcripts_that_its_vocabulary_cannot_spell() {
     let manifest = sandbox.read("train.jsonl").replace("\"text\":\"a b\"", "\"text\":\"a z\"");
     sandbox.write("train.jsonl", manifest);
     let words = [
-        "1 utterances hold characters outside the alphabet: 'z' (U+007A) 1x",
+        "1 transcript with characters outside the alphabet: 'z' (U+007A) 1x",
         "data.normalizer",
         "train.jsonl:",
     ];

@@ -124,12 +124,41 @@ fn the_counts_are_those_of_the_source() {
     forms(&sandbox);
     sandbox.append("kaldi/segments", "late r-train-000 0 0.2\n");
     let outcome = sandbox.run("asr-train", &["import", "kaldi", "m.jsonl"]).succeeds();
-    let want = "source      Kaldi data directory\nutterances  12\nhours       unknown  (12 without a duration)\nspeakers    1\nleft out    1  no transcript in text (first: kaldi/segments)\nwritten     m.jsonl\n";
+    let want = "source      Kaldi data directory\nutterances  12\nhours       unknown  (12 without a duration)\nspeakers    1\nleft out    1  no transcript in text (first: \"late\" of kaldi/segments)\nwritten     m.jsonl\n";
     assert_eq!(outcome.stdout, want);
     let first: Value =
         serde_json::from_str(sandbox.read("m.jsonl").lines().next().unwrap()).unwrap();
     assert_eq!(first["audio_filepath"], "audio/train-000.wav", "relative to the new manifest");
     assert_eq!(first["offset"], 0.0);
+}
+
+#[test]
+fn clips_that_are_not_there_are_counted() {
+    let sandbox = Sandbox::with_tones();
+    sandbox.write("cv/clips/a.wav", "");
+    let tsv = "client_id\tpath\tsentence\nx\ta.wav\ta\nx\tb.wav\tb\nx\tc.wav\tc\n";
+    sandbox.write("cv/train.tsv", tsv);
+    let outcome = sandbox.run("asr-train", &["import", "cv/train.tsv", "m.jsonl"]).succeeds();
+    let want =
+        "\nmissing     2  recordings are not there (first: cv/clips/b.wav, cv/train.tsv:3)\n";
+    assert!(outcome.stdout.contains(want), "{outcome}");
+    assert_eq!(sandbox.read("m.jsonl").lines().count(), 3);
+}
+
+#[test]
+fn the_faults_of_all_files_of_a_directory_are_told_at_once() {
+    let sandbox = Sandbox::with_tones();
+    sandbox.write("kaldi/wav.scp", "k sox k.mp3 -t wav - |\nl\n");
+    sandbox.write("kaldi/text", "k a\nm b\n");
+    sandbox.write("kaldi/utt2dur", "k long\n");
+    let words = [
+        "kaldi: 4 faults",
+        "kaldi/wav.scp:1: ",
+        "kaldi/wav.scp:2: the recording has no file",
+        "kaldi/utt2dur:1: \"long\" is no number",
+        "kaldi/text:2: utterance \"m\"",
+    ];
+    sandbox.run("asr-train", &["import", "kaldi", "m.jsonl"]).fails(3, &words);
 }
 
 #[test]

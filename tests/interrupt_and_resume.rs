@@ -77,6 +77,122 @@ fn an_interrupted_run_is_saved_and_goes_on_as_if_it_had_not_been() {
     assert!(weights("whole") == weights("parts"), "the same losses from other weights");
 }
 
+/// Runs to the end, with an interruption as soon as there are so many lines of metrics.
+fn interrupted(sandbox: &Sandbox, args: &[&str], run: &str, after: usize) {
+    let args = [args, &["--out", run]].concat();
+    let mut running = sandbox.start_train(&args);
+    running.wait_until("it was interrupted", || num_lines(sandbox, run) >= after);
+    running.signal("INT");
+    let outcome = running.wait();
+    assert_eq!(outcome.code, 130, "{outcome}");
+    sandbox.train(&args).succeeds();
+}
+
+#[track_caller]
+fn assert_same_run(sandbox: &Sandbox, one: &str, other: &str) {
+    let (a, b) = (learnt(sandbox, one), learnt(sandbox, other));
+    for (a, b) in a.iter().zip(&b) {
+        assert_eq!(a, b, "the first line that differs");
+    }
+    assert_eq!(a.len(), b.len());
+    let weights =
+        |run| fs::read(sandbox.path(&format!("{run}/checkpoints/last/model.safetensors"))).unwrap();
+    assert!(weights(one) == weights(other), "the same losses from other weights");
+}
+
+fn copy(sandbox: &Sandbox, from: &str, to: &str) {
+    let status = std::process::Command::new("cp")
+        .args(["-a", from, to])
+        .current_dir(sandbox.root())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_recording_that_goes_bad_is_left_out_of_the_resumed_run_too() {
+    let sandbox = long_run();
+    let uncached = ["--set", "data.cache_audio_mb=0", "--set", "data.max_bad_percent=5"];
+    let args = [&["run.toml"], &uncached[..]].concat();
+    let with_out = |run: &'static str| [&args[..], &["--out", run]].concat();
+    let mut running = sandbox.start_train(&with_out("run"));
+    running.wait_until("a recording vanished", || num_lines(&sandbox, "run") >= 10);
+    fs::remove_file(sandbox.path("audio/train-007.wav")).unwrap();
+    // Some epochs more.
+    running.wait_until("it was interrupted", || num_lines(&sandbox, "run") >= 80);
+    running.signal("INT");
+    let outcome = running.wait();
+    assert_eq!(outcome.code, 130, "{outcome}");
+    let named = "left out from here on (1 of 40 so far)";
+    let place = "train.jsonl:8: utterance \"train-007\"";
+    assert!(outcome.stderr.contains(named) && outcome.stderr.contains(place), "{outcome}");
+    let counts = |text: &str| {
+        let line = text.lines().find(|line| line.contains("batches an epoch")).unwrap();
+        line.split(", resumed").next().unwrap().to_owned()
+    };
+    let before = counts(&outcome.stderr);
+
+    // What nobody wrote down stops the run, as it does a new one.
+    copy(&sandbox, "run", "older");
+    fs::remove_file(sandbox.path("older/lengths.bin")).unwrap();
+    sandbox.train(&with_out("older")).fails(3, &["1 of 40 utterances", "train-007.wav"]);
+    copy(&sandbox, "run", "parts");
+    let outcome = sandbox.train(&with_out("run")).succeeds();
+    assert!(outcome.stderr.contains(named) && outcome.stderr.contains(place), "{outcome}");
+    assert_eq!(counts(&outcome.stderr), before, "as many batches as with the recording");
+    assert!(outcome.stderr.contains("left out: 1 recordings"), "counted at the end: {outcome}");
+    let after = num_lines(&sandbox, "parts") + 40;
+    interrupted(&sandbox, &args, "parts", after);
+    assert_same_run(&sandbox, "run", "parts");
+
+    for name in ["train-001", "train-002"] {
+        fs::remove_file(sandbox.path(&format!("audio/{name}.wav"))).unwrap();
+    }
+    let longer = [&with_out("run")[..], &["--set", "train.epochs=40"]].concat();
+    sandbox.train(&longer).fails(3, &["3 of 40", "data.max_bad_percent = 5"]);
+    sandbox.write("run/lengths.bin", "nothing of the kind");
+    sandbox.train(&longer).fails(1, &["run/lengths.bin", "remove it"]);
+}
+
+#[test]
+fn a_run_on_tar_files_goes_on_as_if_it_had_not_been_interrupted() {
+    let sandbox = long_run();
+    let manifest = sandbox.read("train.jsonl");
+    for (number, line) in manifest.lines().enumerate() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let bytes = fs::read(sandbox.path(line["audio_filepath"].as_str().unwrap())).unwrap();
+        let key = format!("shard{}/{}", number / 10, line["id"].as_str().unwrap());
+        sandbox.write(&format!("{key}.wav"), bytes);
+        sandbox.write(&format!("{key}.txt"), line["text"].as_str().unwrap());
+    }
+    for shard in 0..4 {
+        let command = format!("tar --sort=name -cf tone_{shard}.tar -C shard{shard} .");
+        let status = std::process::Command::new("sh")
+            .args(["-c", &command])
+            .current_dir(sandbox.root())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{command}");
+    }
+    let args = |buffer_mb: &'static str| {
+        let sets = ["data.train=tone_{0..3}.tar", "data.cache_audio_mb=0", buffer_mb];
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        ["run.toml"].into_iter().chain(sets).collect::<Vec<_>>()
+    };
+    for (buffer_mb, whole, parts) in [
+        ("data.tar_buffer_mb=1", "whole", "parts"),
+        ("data.tar_buffer_mb=0", "whole-by-place", "parts-by-place"),
+    ] {
+        let args = args(buffer_mb);
+        sandbox.train(&[&args[..], &["--out", whole]].concat()).succeeds();
+        interrupted(&sandbox, &args, parts, num_lines(&sandbox, whole) / 3);
+        assert_same_run(&sandbox, whole, parts);
+    }
+    assert_ne!(learnt(&sandbox, "whole")[0], learnt(&sandbox, "whole-by-place")[0]);
+    let words = ["tone_{0..4}.tar", "1 of its 5 files are not there", "tone_4.tar"];
+    sandbox.train(&["run.toml", "--set", "data.train=tone_{0..4}.tar"]).fails(3, &words);
+}
+
 #[test]
 fn a_second_signal_may_cut_the_save_short_and_the_run_still_goes_on() {
     let sandbox = long_run();

@@ -260,7 +260,8 @@ impl Outcome {
         assert_eq!(self.code, code, "{self}");
         let message = self.message();
         for word in words {
-            assert!(message.contains(word), "the message lacks {word:?}: {self}");
+            let is_there = message.contains(word) || unwrapped(message).contains(word);
+            assert!(is_there, "the message lacks {word:?}: {self}");
         }
         // Whoever prints a cause twice has a chain in which a link repeats the next one.
         for cause in ["No such file or directory", "Not a directory", "No space left on device"] {
@@ -284,6 +285,11 @@ impl Outcome {
             .max();
         start.map(|at| &self.stderr[at..]).unwrap_or_else(|| panic!("no message: {self}"))
     }
+}
+
+/// The text with lines that were broken for the terminal in one piece.
+pub fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl std::fmt::Display for Outcome {

@@ -189,6 +189,12 @@ pub fn read_bytes(
     read_source(Source::memory(name, bytes), segment, options)
 }
 
+/// Whether bytes are the start of a recording, readable here or not.
+pub fn is_recording(start: &[u8]) -> bool {
+    let told = sniff::sniff(&mut Source::memory(Path::new(""), start));
+    matches!(told, Ok(_) | Err(AudioError::Unsupported { .. }))
+}
+
 fn read_source(
     mut source: Source,
     segment: Segment,

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::AugmentError;
 use crate::audio::{Channel, ReadOptions, Resample, read};
+use crate::corpus::{AUDIO, Fault, Faults, Malformed, from_json, lines_of, refuse_recording};
 
 /// A set of clips.
 #[derive(Default)]
@@ -26,7 +27,8 @@ struct Clip {
     duration_s: Option<f64>,
     place: String,
     num_samples: usize,
-    is_silent: bool,
+    /// Mean over the clip.
+    power: f64,
     samples: Option<Vec<f32>>,
 }
 
@@ -58,7 +60,7 @@ impl Clips {
                     let mut clip = Clip::of(line, place);
                     let samples = set.decode(&clip)?;
                     clip.num_samples = samples.len();
-                    clip.is_silent = samples.iter().all(|x| *x == 0.0);
+                    clip.power = mean_power(&samples);
                     Ok((clip, samples))
                 })
                 .collect();
@@ -77,15 +79,18 @@ impl Clips {
         self.clips.is_empty()
     }
 
+    /// Clips with no more power than this.
+    pub(super) fn quieter_than(&self, power: f64) -> impl Iterator<Item = (&str, &Path)> {
+        let quiet = self.clips.iter().filter(move |clip| clip.power <= power);
+        quiet.map(|clip| (clip.place.as_str(), clip.path.as_path()))
+    }
+
     /// Refuses clips that hold only zeros.
     pub(super) fn refuse_silence(&self) -> Result<(), AugmentError> {
-        match self.clips.iter().find(|clip| clip.is_silent) {
-            None => Ok(()),
-            Some(clip) => Err(AugmentError::SilentResponse {
-                place: clip.place.clone(),
-                path: clip.path.clone(),
-            }),
-        }
+        let mut silent = self.quieter_than(0.0);
+        let Some((place, path)) = silent.next() else { return Ok(()) };
+        let (place, path) = (place.to_owned(), path.to_owned());
+        Err(AugmentError::SilentResponse { place, path, more: silent.count() })
     }
 
     /// One of the clips, each as likely.
@@ -149,10 +154,15 @@ impl Clip {
             duration_s: line.duration,
             place: place.to_owned(),
             num_samples: 0,
-            is_silent: false,
+            power: 0.0,
             samples: None,
         }
     }
+}
+
+fn mean_power(samples: &[f32]) -> f64 {
+    let energy = samples.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    energy / samples.len().max(1) as f64
 }
 
 /// The lines of a manifest, each with its place, paths resolved.
@@ -160,20 +170,24 @@ fn list(manifest: &Path) -> Result<Vec<(Line, String)>, AugmentError> {
     let path = || manifest.to_owned();
     let bytes =
         std::fs::read(manifest).map_err(|source| AugmentError::Read { path: path(), source })?;
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let name = manifest.file_name().unwrap_or_default().to_string_lossy();
+    refuse_recording(&bytes, &serde_json::json!({ "audio_filepath": name }))
+        .map_err(|reason| AugmentError::Kind { path: path(), reason })?;
     let folder = manifest.parent().unwrap_or(Path::new(""));
-    let mut lines = Vec::new();
-    for (at, bytes) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        if bytes.iter().all(u8::is_ascii_whitespace) {
-            continue;
+    let (mut lines, mut faults) = (Vec::new(), Faults::default());
+    for (line, bytes) in lines_of(&bytes) {
+        match from_json::<Line>(bytes, &[AUDIO]) {
+            Ok(mut clip) => {
+                clip.audio_filepath = folder.join(&clip.audio_filepath);
+                lines.push((clip, format!("{}:{line}", manifest.display())));
+            }
+            Err(Malformed { column, reason }) => {
+                faults.push(Fault { path: path(), line: Some(line), column, reason });
+            }
         }
-        let mut line: Line = serde_json::from_slice(bytes).map_err(|error| {
-            let text = error.to_string();
-            let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
-            AugmentError::Line { path: path(), line: at + 1, reason: reason.to_owned() }
-        })?;
-        line.audio_filepath = folder.join(&line.audio_filepath);
-        lines.push((line, format!("{}:{}", manifest.display(), at + 1)));
+    }
+    if faults.total() > 0 {
+        return Err(AugmentError::Faults { path: path(), faults });
     }
     if lines.is_empty() {
         return Err(AugmentError::Empty { path: path() });
@@ -232,7 +246,12 @@ mod tests {
         let scratch = Scratch::new("clips-wrong");
         scratch.wav("zeros.wav", 16_000, &[&[0.0; 100]]);
         for (text, words) in [
-            ("\n{\"audio\": 3}", "clips.jsonl:2: missing field `audio_filepath`"),
+            (
+                "\n{\"audio\": 3}",
+                "clips.jsonl:2:12: no key \"audio_filepath\"; the nearest is \"audio\"",
+            ),
+            ("x\n{}\n{}\ny\n", "clips.jsonl: 4 faults; each line is a JSON object with"),
+            ("RIFF\u{1}...WAVEfmt ", "with the line {\"audio_filepath\":\"clips.jsonl\"}"),
             ("{\"audio_filepath\": \"no.wav\"}", "clips.jsonl:1: "),
             ("{\"audio_filepath\": \"zeros.wav\", \"offset\": 9}", "not within the recording"),
             ("\n \n", "holds no clips"),

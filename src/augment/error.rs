@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use crate::audio::AudioError;
+use crate::corpus::Faults;
+use crate::wording::counted;
 
 /// Why utterances cannot be varied as the config asks.
 #[derive(Debug, thiserror::Error)]
@@ -25,15 +27,21 @@ pub enum AugmentError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A line is no clip.
-    #[error("{}:{line}: {reason}; each line is a JSON object with \"audio_filepath\", and optionally \"offset\" and \"duration\"", path.display())]
-    Line {
+    /// It is something else.
+    #[error("{}: cannot read the manifest of clips: {reason}", path.display())]
+    Kind {
         /// The manifest.
         path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong.
+        /// What it is, and the way out.
         reason: String,
+    },
+    /// Lines are no clips.
+    #[error("{}: {}; each line is a JSON object with \"audio_filepath\", and optionally \"offset\" and \"duration\":{faults}", path.display(), counted(faults.total(), "fault"))]
+    Faults {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong.
+        faults: Faults,
     },
     /// There is no clip.
     #[error("{}: the manifest holds no clips", path.display())]
@@ -50,11 +58,13 @@ pub enum AugmentError {
         source: AudioError,
     },
     /// A room that lets nothing through.
-    #[error("{place}: {} holds only zeros, so no speech would be left in this room; remove the line", path.display())]
+    #[error("{place}: {} holds only zeros, so no speech would be left in this room; remove the line{}", path.display(), if *more > 0 { format!(", and {more} more like it") } else { String::new() })]
     SilentResponse {
         /// Manifest and line.
         place: String,
         /// The clip.
         path: PathBuf,
+        /// How many there are besides.
+        more: usize,
     },
 }

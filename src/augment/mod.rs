@@ -14,6 +14,8 @@ mod noise;
 mod rir;
 mod spec_augment;
 
+use std::path::Path;
+
 use rand::Rng;
 
 use clips::Clips;
@@ -85,6 +87,11 @@ impl Augmenter {
     /// The masks on features.
     pub fn spec_augment(&self) -> &SpecAugmentConfig {
         &self.spec_augment
+    }
+
+    /// The noises that are silent and add nothing, by place and file.
+    pub fn silent_noises(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.noises.quieter_than(noise::SILENCE)
     }
 
     /// Whether [`Augmenter::vary`] can change anything.

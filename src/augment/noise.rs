@@ -11,7 +11,7 @@ const FRAME_S: f64 = 0.02;
 const PAUSE: f64 = 1e-4;
 
 /// Noise below -100 dB of full scale is a silent file: raising it would add nothing but its rounding.
-const SILENCE: f64 = 1e-10;
+pub(super) const SILENCE: f64 = 1e-10;
 
 /// Mean power over the frames within 40 dB of the loudest; 0 for silence and for nothing.
 pub fn active_power(samples: &[f32], sample_rate_hz: u32) -> f64 {

@@ -1,20 +1,24 @@
-//! `asr-train check CONFIG`: every recording of every split is decoded once, whatever is wrong with the
-//! others; then all of it is reported at once, and the exit code is that with which training would end.
+//! `asr-train check CONFIG`: settings first, then every recording of every split is decoded once, whatever is
+//! wrong with the others. The report goes to stdout, what stops a training to stderr, all of it to
+//! `data_report.json`; the exit code is that with which training would end.
 
 use std::path::Path;
 
 use super::args::CheckArgs;
-use super::failure::{Failure, RUNNING, USAGE};
+use super::failure::{DATA, Failure, RUNNING, USAGE};
 use super::{open_device, say, start_logging};
 use crate::config::RunConfig;
-use crate::data::report::{BucketReport, DataReport, Rules, Split};
-use crate::data::{DataError, Depth, Findings, Padding, Problem, fix};
-use crate::durable::{create_atomic_with, refuse_existing, write_atomic};
-use crate::prepare::{Prepared, assemble, augmenter, frames, look};
+use crate::data::report::{BucketReport, DataReport, Rules, Severity, Split};
+use crate::data::{Depth, Padding, fix};
+use crate::durable::{create_atomic_with, refuse_unwritable, write_atomic};
+use crate::prepare::{
+    PrepareError, Prepared, SplitSummary, Utterances, assemble, augmenter, frames, look,
+    refuse_hopeless,
+};
 use crate::progress::{Display, Screen};
 use crate::schedule::Schedule;
 use crate::tokens::Tokens;
-use crate::train::total_steps;
+use crate::wording::{counted, wrapped};
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let screen = Screen::new(Display::detect(args.quiet));
@@ -23,12 +27,15 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     config.validate()?;
     refuse_to_overwrite(args)?;
     let (device, device_name) = open_device(args.device)?;
+    let utterances = Utterances::read(&config)?;
+    refuse_hopeless(&config, &utterances.train)?;
     let augmenter = augmenter(&config)?;
 
     let measured = config.data.for_evaluation();
-    let train = look(&config.data.train, &config.data, &config, Depth::Measured, &screen)?;
-    let dev = look(&config.data.dev, &measured, &config, Depth::Measured, &screen)?;
-    let test = look(&config.data.test, &measured, &config, Depth::Measured, &screen)?;
+    let look = |utterances, data| look(utterances, data, &config, Depth::Measured, &screen);
+    let train = look(utterances.train, &config.data)?;
+    let dev = look(utterances.dev, &measured)?;
+    let test = look(utterances.test, &measured)?;
     let texts = train.survey.kept.iter().map(|kept| kept.text());
     // Without a character there is no vocabulary; assembling says so.
     let tokens = Tokens::from_transcripts(texts).ok();
@@ -48,83 +55,123 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         max_infeasible_percent: config.train.max_infeasible_percent,
     };
     let mut report = DataReport::new(args.config.display().to_string(), &splits, &rules);
-    if let Some(out) = &args.fix {
-        let usable = rules.usable(&splits[0]);
-        let written = create_atomic_with(out, |file| fix::write_manifest(file, out, usable));
-        written.map_err(|error| unwritable("the usable part", out, error))?;
-    }
+    report.add_silent_noises(augmenter.silent_noises());
+    let fixed = args.fix.as_deref().map(|out| write_usable(out, &rules, &splits[0])).transpose()?;
 
-    let broken = broken([&train, &dev, &test]);
+    let something_left = splits
+        .iter()
+        .try_for_each(|split| split.findings.survey.refuse_nothing(split.findings.total));
     // What is sound is batched all the same, to show the padding.
-    let prepared = assemble(&config, None, Padding::Bucket, augmenter, train.survey, dev.survey);
+    let prepared = something_left.map_err(PrepareError::from).and_then(|()| {
+        assemble(&config, None, Padding::Bucket, augmenter, train.survey, dev.survey)
+    });
     if let Ok(prepared) = &prepared {
         report.buckets = BucketReport::of(&prepared.train, &prepared.sampler);
     }
-    say(report.to_string().trim_end())?;
+    let say_unless_quiet = |text: &str| if args.quiet { Ok(()) } else { say(text) };
+    say_unless_quiet(report.to_string().trim_end())?;
     let mut json = serde_json::to_vec_pretty(&report).map_err(std::io::Error::from)?;
     json.push(b'\n');
     write_atomic(&args.report, &json)
         .map_err(|error| unwritable("the report", &args.report, error))?;
-    if let Some(out) = &args.fix {
-        say(format_args!("usable part of the training set: {}", out.display()))?;
+    if let (Some(out), Some(count)) = (&args.fix, fixed) {
+        let usable = counted(count, "utterance");
+        let (path, what) = (out.display(), "usable part of the training set");
+        say_unless_quiet(&match count {
+            0 => format!("{what}: {usable}, so no {path} is written"),
+            _ => format!("{what}: {usable} in {path}"),
+        })?;
     }
-    broken?;
+    if let Some(errors) = report.errors() {
+        let text =
+            format!("{}: {errors}\nall of it: {}", args.config.display(), args.report.display());
+        return Err(Failure::new(DATA, anyhow::Error::msg(text)));
+    }
     let prepared = prepared?;
-    say_batches(&config, &prepared)?;
-    say(prepared.look_at_targets(&config, &device, &device_name)?)?;
-    say(format_args!("{}: good to train", args.config.display()))
-}
-
-/// All that is broken in any split, as one failure.
-fn broken<const N: usize>(splits: [&Findings; N]) -> Result<(), DataError> {
-    let problems: Vec<Problem> =
-        splits.iter().flat_map(|findings| &findings.problems).cloned().collect();
-    let total = splits.iter().map(|findings| findings.total).sum();
-    if problems.is_empty() { Ok(()) } else { Err(DataError::Broken { problems, total }) }
-}
-
-/// The vocabulary, and how a run goes through the data.
-fn say_batches(config: &RunConfig, prepared: &Prepared) -> Result<(), Failure> {
-    let batches = prepared.sampler.batches_per_epoch();
-    let steps = total_steps(config, batches);
-    Schedule::new(&config.schedule, config.optim.learning_rate, steps)?;
-    for summary in &prepared.summaries {
-        say(summary.line())?;
+    let targets = prepared.look_at_targets(&config, &device, &device_name)?;
+    for line in batches(&config, &prepared)? {
+        say_unless_quiet(&line)?;
     }
+    say_unless_quiet(&targets)?;
+    let warnings = match report.count(Severity::Warning) {
+        0 => String::new(),
+        count => {
+            format!(" (with {}; all of it: {})", counted(count, "warning"), args.report.display())
+        }
+    };
+    say(format_args!("{}: good to train{warnings}", args.config.display()))
+}
+
+/// Writes the usable part of the training set, and counts it. Of nothing there is no file.
+fn write_usable(out: &Path, rules: &Rules, train: &Split) -> Result<usize, Failure> {
+    let count = rules.usable(train).count();
+    if count > 0 {
+        let write = |file: &mut _| fix::write_manifest(file, out, rules.usable(train));
+        create_atomic_with(out, write)
+            .map_err(|error| unwritable("the usable part", out, error))?;
+    }
+    Ok(count)
+}
+
+/// The splits, the vocabulary, and how a run goes through the data, a line each.
+fn batches(config: &RunConfig, prepared: &Prepared) -> Result<Vec<String>, Failure> {
+    let batches = prepared.sampler.batches_per_epoch();
+    let steps = config.total_steps(batches);
+    Schedule::new(&config.schedule, config.optim.learning_rate, steps)?;
+    let mut lines: Vec<String> = prepared.summaries.iter().map(SplitSummary::line).collect();
     let symbols: String = prepared.tokens.symbols().iter().collect();
-    say(format_args!("tokens {} characters: {symbols:?}", prepared.tokens.symbols().len()))?;
+    let num_symbols = counted(prepared.tokens.symbols().len(), "character");
+    lines.push(wrapped(&format!("tokens {num_symbols}: {symbols:?}"), 7));
     let shapes = prepared.sampler.shapes();
     if let Some((utterances, frames)) = shapes.first() {
-        say(format_args!(
-            "batches {batches} an epoch, {} shapes, the largest {utterances} x {frames} frames",
-            shapes.len()
-        ))?;
+        lines.push(format!(
+            "batches {batches} an epoch, {}, the largest {utterances} x {frames} frames; {}",
+            counted(shapes.len(), "shape"),
+            counted(steps, "step"),
+        ));
     }
-    Ok(())
+    Ok(lines)
 }
 
-/// A new file takes the place of none but an older report: found before the recordings are read.
+/// A new file takes the place of none but an older report, and can be written: found before the recordings
+/// are read.
 fn refuse_to_overwrite(args: &CheckArgs) -> Result<(), Failure> {
     let refused = |what, path: &Path, error| {
         let text = format!("cannot write {what} to {}", path.display());
         Failure::new(USAGE, anyhow::Error::new(error).context(text))
     };
     if let Some(out) = &args.fix {
-        refuse_existing(out).map_err(|error| refused("the usable part", out, error))?;
-        if *out == args.report {
+        refuse_unwritable(out).map_err(|error| refused("the usable part", out, error))?;
+        if is_same(out, &args.report) {
             let text = "--fix and --report name one file; give them two";
             return Err(Failure::new(USAGE, anyhow::anyhow!("{}: {text}", out.display())));
         }
     }
-    let is_report = std::fs::read(&args.report)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok())
-        .is_some_and(|old| old["splits"].is_array() && old["findings"].is_array());
-    if !is_report {
-        refuse_existing(&args.report)
+    if !is_report(&args.report) {
+        refuse_unwritable(&args.report)
             .map_err(|error| refused("the report", &args.report, error))?;
     }
     Ok(())
+}
+
+/// Whether two names, of which neither need exist, are one file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let resolved = |path: &Path| {
+        let path = std::path::absolute(path).ok()?;
+        Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
+    };
+    a == b || matches!((resolved(a), resolved(b)), (Some(a), Some(b)) if a == b)
+}
+
+/// Whether there is an older report. A report holds a hundred examples of each finding: what is much longer
+/// is something else.
+fn is_report(path: &Path) -> bool {
+    const MAX_LEN: u64 = 1 << 26;
+    std::fs::metadata(path).is_ok_and(|there| there.is_file() && there.len() <= MAX_LEN)
+        && std::fs::read(path)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok())
+            .is_some_and(|old| old["splits"].is_array() && old["findings"].is_array())
 }
 
 fn unwritable(what: &str, path: &Path, error: std::io::Error) -> Failure {

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use crate::augment::AugmentError;
 use crate::config::{ConfigError, InvalidConfig};
 use crate::ctc::TargetsError;
 use crate::data::DataError;
@@ -36,6 +37,12 @@ pub(super) struct Failure {
 impl Failure {
     pub fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
         Self { code, error: Some(error.into()) }
+    }
+
+    /// The same with a way out at the end of the message.
+    pub fn with(mut self, way_out: &str) -> Self {
+        self.error = self.error.map(|error| anyhow::anyhow!("{}; {way_out}", super::chain(&error)));
+        self
     }
 
     /// Ends with `code` and no further word.
@@ -76,7 +83,15 @@ impl From<DeviceError> for Failure {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        let code = if matches!(error, DataError::Loader(_)) { RUNNING } else { DATA };
+        let code = match error {
+            DataError::Loader(_) => RUNNING,
+            // Settings, whatever it took to find out that they do not fit.
+            DataError::LongerThanBatch { .. }
+            | DataError::Config { .. }
+            | DataError::Features(_)
+            | DataError::Augment(AugmentError::Config { .. }) => USAGE,
+            _ => DATA,
+        };
         Self::new(code, error)
     }
 }
@@ -85,6 +100,7 @@ impl From<PrepareError> for Failure {
     fn from(error: PrepareError) -> Self {
         match error {
             PrepareError::Data(error) => error.into(),
+            PrepareError::Schedule(error) => error.into(),
             other => Self::new(DATA, other),
         }
     }

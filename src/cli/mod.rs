@@ -1,6 +1,6 @@
 //! The two commands: what was typed, what it means, what it exits with.
 //!
-//! Results go to stdout, everything else to stderr. A program that fails says so in one line.
+//! Results go to stdout, everything else to stderr, nothing to both.
 
 mod args;
 mod check;
@@ -13,18 +13,22 @@ mod train;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use burn::tensor::Device;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use tracing_subscriber::EnvFilter;
 
 use crate::device::{DeviceName, open_gpu};
 use crate::doctor::PROBE;
 use crate::progress::Screen;
+use crate::wording::nearest;
 
 use args::{EvalArgs, TrainArgs, TrainCommand};
-use failure::Failure;
+use failure::{Failure, USAGE};
+
+const PROGRAM: &str = "asr-train";
 
 /// Burn restores an optimiser's state on its default device before the next step moves it: in a
 /// GPU build that is a GPU, used or not, and there or not. The CPU is always there.
@@ -40,17 +44,36 @@ pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = answer_probe(&args) {
         return code;
     }
+    let meant = misspelt_command(&args);
     let args = match TrainArgs::try_parse_from(args) {
         Ok(args) => args,
-        Err(error) => return usage(&error),
+        Err(error) => {
+            // clap would speak of the command as the name of a config.
+            return match meant.filter(|_| error.use_stderr()) {
+                Some(meant) => finish(PROGRAM, Err(Failure::new(USAGE, anyhow::Error::msg(meant)))),
+                None => usage(&error),
+            };
+        }
     };
     let result = match args.command {
         Some(TrainCommand::Doctor) => doctor::run(),
         Some(TrainCommand::Check(check)) => check::run(&check),
         Some(TrainCommand::Import(args)) => import::run(&args),
-        None => train::run(&args.run),
+        None => train::run(&args.run).map_err(|failure| match meant {
+            Some(meant) => failure.with(&meant),
+            None => failure,
+        }),
     };
-    finish("asr-train", result)
+    finish(PROGRAM, result)
+}
+
+/// What was meant where the first word is neither a command nor a file but nearly a command.
+fn misspelt_command(args: &[OsString]) -> Option<String> {
+    let word = args.get(1)?.to_str().filter(|word| !Path::new(word).exists())?;
+    let command = TrainArgs::command();
+    let known = command.get_subcommands().map(|command| command.get_name());
+    let meant = nearest(word, known).filter(|meant| *meant != word)?;
+    Some(format!("there is no command and no file \"{word}\"; did you mean \"asr-train {meant}\"?"))
 }
 
 /// `asr-eval`.
@@ -106,7 +129,7 @@ fn say(line: impl Display) -> Result<(), Failure> {
 fn usage(error: &clap::Error) -> ExitCode {
     // A closed stdout is not worth a second error.
     let _ = error.print();
-    if error.use_stderr() { ExitCode::from(failure::USAGE) } else { ExitCode::SUCCESS }
+    if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
 }
 
 /// Plays the child of `doctor` when called as such.

@@ -16,7 +16,8 @@ use crate::data::{DataConfig, DataError};
 use crate::features::{FeatureError, LogMelConfig};
 use crate::model::{ModelConfig, ModelConfigError};
 use crate::optim::{OptimConfig, OptimConfigError};
-use crate::schedule::ScheduleConfig;
+use crate::schedule::{Schedule, ScheduleConfig, ScheduleError};
+use crate::wording::without_detours;
 
 pub use load::ConfigError;
 
@@ -109,6 +110,12 @@ pub enum InvalidConfig {
         "data.{0} lists no manifest: give at least one JSON-lines file, in the config or with --set data.{0}=FILE"
     )]
     NoManifest(&'static str),
+    /// A manifest without a name.
+    #[error("{0} lists an empty name: give a file, or write [] for none")]
+    EmptyName(&'static str),
+    /// The learning rate's settings.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
 }
 
 impl RunConfig {
@@ -122,15 +129,11 @@ impl RunConfig {
         let loaded = load::load::<Self>(path, overrides)?;
         let mut config = loaded.value;
         let beside_config = path.parent().unwrap_or(Path::new("")).to_owned();
-        for (key, manifests) in [
-            ("data.train", &mut config.data.train),
-            ("data.dev", &mut config.data.dev),
-            ("data.test", &mut config.data.test),
-            ("augment.noise.manifests", &mut config.augment.noise.manifests),
-            ("augment.rir.manifests", &mut config.augment.rir.manifests),
-        ] {
+        for (key, manifests) in config.manifests() {
             let base = if loaded.overridden.contains(key) { Path::new("") } else { &beside_config };
-            for manifest in manifests {
+            // An empty name stays one, to be refused: joined to a folder it would be the folder.
+            for manifest in manifests.iter_mut().filter(|manifest| !manifest.as_os_str().is_empty())
+            {
                 *manifest = absolute(&base.join(&*manifest));
             }
         }
@@ -149,6 +152,8 @@ impl RunConfig {
         self.data.validate()?;
         self.augment.validate()?;
         self.spec_augment.validate()?;
+        let max_steps = if self.train.max_steps == 0 { usize::MAX } else { self.train.max_steps };
+        Schedule::new(&self.schedule, self.optim.learning_rate, max_steps)?;
         let counts = [
             ("epochs", self.train.epochs),
             ("log_every", self.train.log_every),
@@ -162,7 +167,31 @@ impl RunConfig {
                 return Err(InvalidConfig::NoManifest(key));
             }
         }
+        for (key, manifests) in self.clone().manifests() {
+            if manifests.iter().any(|manifest| manifest.as_os_str().is_empty()) {
+                return Err(InvalidConfig::EmptyName(key));
+            }
+        }
         Ok(())
+    }
+
+    /// All lists of manifests by their keys.
+    fn manifests(&mut self) -> [(&'static str, &mut Vec<PathBuf>); 5] {
+        let (data, augment) = (&mut self.data, &mut self.augment);
+        [
+            ("data.train", &mut data.train),
+            ("data.dev", &mut data.dev),
+            ("data.test", &mut data.test),
+            ("augment.noise.manifests", &mut augment.noise.manifests),
+            ("augment.rir.manifests", &mut augment.rir.manifests),
+        ]
+    }
+
+    /// Optimiser steps of the whole run: whole accumulations, and no more than `train.max_steps`.
+    pub fn total_steps(&self, batches_per_epoch: usize) -> usize {
+        let batches = self.train.epochs.saturating_mul(batches_per_epoch);
+        let steps = (batches / self.optim.accumulate).max(1);
+        if self.train.max_steps == 0 { steps } else { steps.min(self.train.max_steps) }
     }
 
     /// The resolved config as TOML, as saved with every run.
@@ -180,13 +209,18 @@ impl RunConfig {
     ///
     /// [`ConfigError`] with file, line and key.
     pub fn from_saved(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        Ok(load::parse::<Self>(path, text, &[])?.value)
+        let mut config = load::parse::<Self>(path, text, &[])?.value;
+        // As they would be written now, so that a run goes on whatever wrote them.
+        for (_, manifests) in config.manifests() {
+            manifests.iter_mut().for_each(|manifest| *manifest = without_detours(manifest));
+        }
+        Ok(config)
     }
 }
 
-/// Absolute without touching the file, so that a missing one is still named as the user meant it.
+/// Absolute whether the file is there or not, so that a missing one is still named as the user meant it.
 fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+    without_detours(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rayon::prelude::*;
 
-use super::error::SHOWN;
-use super::store::{NO_CHANNEL, NO_SPEAKER, Record};
+use super::error::Faults;
+use super::store::{ID_APART, ID_BEHIND, NO_CHANNEL, NO_SPEAKER, Record};
 use super::{Fault, Manifest, ManifestError, Skipped, Span};
 
 /// More folders than this are not kept apart from the names in them: a folder an utterance would cost
@@ -37,7 +37,7 @@ pub(super) struct Entry<'a> {
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Malformed {
+pub(crate) struct Malformed {
     pub column: Option<usize>,
     pub reason: String,
 }
@@ -55,8 +55,9 @@ pub(super) struct Builder {
     /// As written; the manifest has them joined to `base`.
     folders: IndexSet<Box<str>>,
     speakers: IndexSet<Box<str>>,
-    faults: Vec<Fault>,
-    num_faults: usize,
+    /// Whether the source gave a record its id.
+    is_named: Vec<bool>,
+    faults: Faults,
     /// Whether one of the faults is of the kind that `way_out` helps with.
     is_malformed: bool,
     way_out: &'static str,
@@ -70,8 +71,8 @@ impl Builder {
             base: base.to_owned(),
             folders: IndexSet::new(),
             speakers: IndexSet::new(),
-            faults: Vec::new(),
-            num_faults: 0,
+            is_named: Vec::new(),
+            faults: Faults::default(),
             is_malformed: false,
             way_out,
         }
@@ -87,17 +88,16 @@ impl Builder {
         &self.base
     }
 
-    pub fn has_faults(&self) -> bool {
-        self.num_faults > 0
-    }
-
     /// What follows was read from `path`.
     pub fn start_source(&mut self, path: &Path) {
-        self.manifest.sources.push(path.to_owned());
+        let first = self.manifest.records.len() as u32;
+        // A source without an utterance is nobody's place.
+        self.manifest.sources.pop_if(|(_, of_last)| *of_last == first);
+        self.manifest.sources.push((path.to_owned(), first));
     }
 
     fn source(&self) -> &Path {
-        self.manifest.sources.last().map_or(Path::new(""), PathBuf::as_path)
+        self.manifest.sources.last().map_or(Path::new(""), |(path, _)| path)
     }
 
     /// Notes what is wrong with a line of the source.
@@ -110,10 +110,7 @@ impl Builder {
 
     /// Notes anything else that is wrong.
     pub fn fault(&mut self, fault: Fault) {
-        self.num_faults += 1;
-        if self.faults.len() < SHOWN {
-            self.faults.push(fault);
-        }
+        self.faults.push(fault);
     }
 
     /// Counts something that is no utterance.
@@ -122,6 +119,11 @@ impl Builder {
             Some(skipped) => skipped.count += 1,
             None => self.manifest.skipped.push(Skipped { reason, count: 1, first: first() }),
         }
+    }
+
+    /// Counts several at once.
+    pub fn skip_many(&mut self, reason: &'static str, count: usize, first: String) {
+        self.manifest.skipped.push(Skipped { reason, count, first });
     }
 
     /// [`Builder::skip`] for a line of the source.
@@ -159,38 +161,36 @@ impl Builder {
                 &made
             }
         };
-        let start = self.manifest.arena.len() as u64;
+        // Most ids are a part of the name.
+        let id_at = name.find(id).and_then(|at| u16::try_from(at).ok());
+        let id_at = id_at.filter(|at| *at < ID_APART);
         let record = Record {
-            start,
-            id_start: start,
+            start: self.manifest.arena.len() as u64,
             duration_s: entry.duration_s.map_or(f64::NAN, to_nanoseconds),
-            offset_s: entry.offset_s.map_or(f64::NAN, to_nanoseconds),
             text_len: u32::try_from(entry.text.len())
                 .map_err(|_| Malformed::new("the transcript has more than 4 GiB"))?,
             folder: self.folder(folder),
             speaker: entry.speaker.as_deref().map_or(NO_SPEAKER, |speaker| self.speaker(speaker)),
-            source: self.manifest.sources.len().saturating_sub(1) as u32,
             line: u32::try_from(line).map_err(too_many)?,
             name_len: u16::try_from(name.len())
                 .map_err(|_| too_long("the name of the recording", name.len()))?,
             id_len: u16::try_from(id.len()).map_err(|_| too_long("the id", id.len()))?,
+            id_at: id_at.unwrap_or(ID_BEHIND),
             channel: entry.channel.unwrap_or(NO_CHANNEL),
-            is_named: entry.id.is_some(),
         };
-        u32::try_from(self.manifest.records.len() + 1).map_err(too_many)?;
-        self.manifest.arena.push_str(name);
-        self.manifest.arena.push_str(&entry.text);
-        // Most ids are a part of the name.
-        let id_at = name.find(id).unwrap_or_else(|| {
-            self.manifest.arena.push_str(id);
-            name.len() + entry.text.len()
-        });
-        let span = entry.member.as_ref().map(|(_, span)| *span);
-        if span.is_some() || !self.manifest.spans.is_empty() {
-            self.manifest.spans.resize(self.manifest.records.len(), Span::EMPTY);
-            self.manifest.spans.push(span.unwrap_or(Span::EMPTY));
+        let manifest = &mut self.manifest;
+        u32::try_from(manifest.records.len() + 1).map_err(too_many)?;
+        manifest.arena.push_str(name);
+        manifest.arena.push_str(&entry.text);
+        if id_at.is_none() {
+            manifest.arena.push_str(id);
         }
-        self.manifest.records.push(Record { id_start: start + id_at as u64, ..record });
+        let span = entry.member.as_ref().map(|(_, span)| *span);
+        extend(&mut manifest.spans, manifest.records.len(), span, Span::EMPTY);
+        let offset_s = entry.offset_s.map(to_nanoseconds);
+        extend(&mut manifest.offsets_s, manifest.records.len(), offset_s, f64::NAN);
+        manifest.records.push(record);
+        self.is_named.push(entry.id.is_some());
         Ok(())
     }
 
@@ -214,16 +214,12 @@ impl Builder {
     /// # Errors
     /// [`ManifestError::Faults`] or [`ManifestError::Empty`].
     pub fn finish(mut self, path: &Path) -> Result<Arc<Manifest>, ManifestError> {
-        if self.num_faults == 0 {
+        if self.faults.total() == 0 {
             self.settle_ids();
         }
-        if self.num_faults > 0 {
+        if self.faults.total() > 0 {
             let way_out = if self.is_malformed { self.way_out } else { "" };
-            return Err(ManifestError::Faults {
-                faults: self.faults,
-                total: self.num_faults,
-                way_out,
-            });
+            return Err(ManifestError::Faults { path: path.into(), faults: self.faults, way_out });
         }
         let mut manifest = self.manifest;
         if manifest.is_empty() {
@@ -239,6 +235,7 @@ impl Builder {
         manifest.arena.shrink_to_fit();
         manifest.records.shrink_to_fit();
         manifest.spans.shrink_to_fit();
+        manifest.offsets_s.shrink_to_fit();
         Ok(Arc::new(manifest))
     }
 
@@ -251,16 +248,14 @@ impl Builder {
             hasher.finish()
         };
         // Sorted hashes, not a map of strings: 16 bytes an utterance, and only while they are compared.
-        let mut order: Vec<(u64, u32)> = self
-            .manifest
-            .records
-            .par_iter()
-            .enumerate()
-            .map(|(index, record)| (hash(self.manifest.id_of(record)), index as u32))
+        let count = self.manifest.records.len() as u32;
+        let mut order: Vec<(u64, u32)> = (0..count)
+            .into_par_iter()
+            .map(|index| (hash(self.manifest.id_of(index)), index))
             .collect();
         order.par_sort_unstable();
-        let id = |index: u32| self.manifest.id_of(&self.manifest.records[index as usize]);
-        let is_named = |index: u32| self.manifest.records[index as usize].is_named;
+        let id = |index: u32| self.manifest.id_of(index);
+        let is_named = |index: u32| self.is_named[index as usize];
         let (mut doubled, mut colliding) = (Vec::new(), Vec::new());
         for group in order.chunk_by(|a, b| a.0 == b.0).filter(|group| group.len() > 1) {
             let mut group: Vec<u32> = group.iter().map(|(_, index)| *index).collect();
@@ -282,31 +277,32 @@ impl Builder {
         let mut renamed: HashSet<String> = HashSet::new();
         for (index, first) in colliding {
             let record = self.manifest.records[index as usize];
-            let source = &self.manifest.sources[record.source as usize];
+            let source = self.manifest.source_of(index);
             let in_tar = source.extension().is_some_and(|extension| extension == "tar");
-            let mut candidate = self.manifest.id_of(&record).to_owned();
-            if in_tar && let Some(stem) = source.file_stem() {
-                candidate = format!("{}-{candidate}", clean(&stem.to_string_lossy()));
-            }
+            let taken = self.manifest.id_of(index);
+            let mut candidate = match source.file_stem() {
+                Some(stem) if in_tar => format!("{}-{taken}", clean(&stem.to_string_lossy())),
+                _ => format!("{taken}-line{}", record.line),
+            };
             let is_taken = |candidate: &str| {
                 let wanted = hash(candidate);
                 let at = order.partition_point(|(other, _)| *other < wanted);
                 renamed.contains(candidate)
-                    || order[at..].iter().take_while(|(other, _)| *other == wanted).any(
-                        |(_, index)| {
-                            self.manifest.id_of(&self.manifest.records[*index as usize])
-                                == candidate
-                        },
-                    )
+                    || order[at..]
+                        .iter()
+                        .take_while(|(other, _)| *other == wanted)
+                        .any(|(_, index)| self.manifest.id_of(*index) == candidate)
             };
             while is_taken(&candidate) {
                 candidate = format!("{candidate}-line{}", record.line);
             }
             match u16::try_from(candidate.len()) {
                 Ok(id_len) => {
-                    let id_start = self.manifest.arena.len() as u64;
+                    // In rising order, as they are looked up.
+                    self.manifest.ids_apart.push((index, self.manifest.arena.len() as u64));
                     self.manifest.arena.push_str(&candidate);
-                    self.manifest.records[index as usize] = Record { id_start, id_len, ..record };
+                    self.manifest.records[index as usize] =
+                        Record { id_at: ID_APART, id_len, ..record };
                     renamed.insert(candidate);
                 }
                 // A name of 64 KiB: the user has to give a better one.
@@ -316,25 +312,33 @@ impl Builder {
     }
 
     fn note_doubled(&mut self, index: u32, first: u32) {
-        let [record, first] = [index, first].map(|at| self.manifest.records[at as usize]);
-        let id = self.manifest.id_of(&record);
-        let sources = &self.manifest.sources;
-        let other = if record.source == first.source {
-            format!("line {}", first.line)
+        let id = self.manifest.id_of(index);
+        let [source, of_first] = [index, first].map(|at| self.manifest.source_of(at));
+        let [line, first_line] = [index, first].map(|at| self.manifest.records[at as usize].line);
+        let other = if source == of_first {
+            format!("line {first_line}")
         } else {
-            format!("{}:{}", sources[first.source as usize].display(), first.line)
+            format!("{}:{first_line}", of_first.display())
         };
         let reason = format!("id {id:?} is also on {other}; give each utterance its own");
-        let path = sources[record.source as usize].clone();
-        self.fault(Fault { path, line: Some(record.line as usize), column: None, reason });
+        let path = source.to_owned();
+        self.fault(Fault { path, line: Some(line as usize), column: None, reason });
+    }
+}
+
+/// Adds the value of record number `len` to a table that is empty while all values are `absent`.
+fn extend<T: Copy>(table: &mut Vec<T>, len: usize, value: Option<T>, absent: T) {
+    if value.is_some() || !table.is_empty() {
+        table.resize(len, absent);
+        table.push(value.unwrap_or(absent));
     }
 }
 
 /// The promises that an entry of any kind has to keep.
 fn check(entry: &Entry) -> Result<(), Malformed> {
-    let fail = |reason: String| Err(Malformed { column: Some(1), reason });
+    let fail = |reason: String| Err(Malformed::new(reason));
     if entry.audio.is_empty() {
-        return fail("\"audio_filepath\" is empty".into());
+        return fail("the name of its recording is empty".into());
     }
     if let Some(seconds) = entry.duration_s.filter(|d| !(d.is_finite() && *d > 0.0)) {
         return fail(format!("\"duration\" is {seconds}, expected seconds above 0"));
@@ -409,7 +413,9 @@ mod tests {
                     assert_eq!((ids.len(), num_doubled), (30, 0));
                     assert!(given.is_subset(&ids), "given ids stay");
                 }
-                Err(ManifestError::Faults { total, .. }) => assert_eq!(total, num_doubled),
+                Err(ManifestError::Faults { faults, .. }) => {
+                    assert_eq!(faults.total(), num_doubled)
+                }
                 Err(error) => panic!("{error}"),
             }
         }

@@ -1,16 +1,15 @@
-//! Any manifest as JSON lines: exact texts, ids, speakers, times; paths relative to the new file where the
-//! recordings are below it or share a folder with it, absolute where they share nothing but the root.
-//! What is written reads back as the same utterances.
+//! Any manifest as JSON lines ([`Writer`]), with the counts of what is there: utterances, hours, speakers,
+//! what was left out and why, and how many of the recordings are missing.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, Write};
-use std::path::{Component, Path, PathBuf};
+use std::io;
+use std::path::{Path, PathBuf};
 
-use super::jsonl::Written;
-use super::{AudioSource, ManifestError, Skipped, Utterance, kind, read_as};
-use crate::durable::{create_atomic_with, refuse_existing};
+use rayon::prelude::*;
+
+use super::{AudioSource, ManifestError, Skipped, Utterance, Writer, kind, read_as};
+use crate::durable::{create_atomic_with, refuse_unwritable};
+use crate::wording::plural;
 
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +50,10 @@ pub struct Imported {
     pub without_speaker: usize,
     /// What is in the source and is no utterance.
     pub skipped: Vec<Skipped>,
+    /// Utterances written whose recordings are not there.
+    pub missing: usize,
+    /// The first of them: its recording, and where the source names it.
+    pub first_missing: String,
 }
 
 impl fmt::Display for Imported {
@@ -70,6 +73,15 @@ impl fmt::Display for Imported {
         for Skipped { reason, count, first } in &self.skipped {
             write!(f, "\nleft out    {count}  {reason} (first: {first})")?;
         }
+        if self.missing > 0 {
+            write!(
+                f,
+                "\nmissing     {}  {} not there (first: {})",
+                self.missing,
+                plural(self.missing, "recording is", "recordings are"),
+                self.first_missing
+            )?;
+        }
         Ok(())
     }
 }
@@ -85,10 +97,19 @@ pub fn import(source: &Path, destination: &Path) -> Result<Imported, ImportError
         return Err(ImportError::Same { path: destination.into() });
     }
     let failed = |source| ImportError::Write { path: destination.into(), source };
-    refuse_existing(destination).map_err(failed)?;
+    refuse_unwritable(destination).map_err(failed)?;
     let kind = kind::tell(source)?;
     let manifest = read_as(source, &kind)?;
-    let mut paths = RelativePaths::to(destination).map_err(failed)?;
+    let mut writer = Writer::of(destination).map_err(failed)?;
+    let utterances: Vec<Utterance> = manifest.utterances().collect();
+    // A tar file was looked into: what it holds is there.
+    let is_missing = |utterance: &&Utterance| match utterance.audio() {
+        AudioSource::File(path) => !path.is_file(),
+        AudioSource::Member { .. } => false,
+    };
+    let missing: Vec<&Utterance> = utterances.par_iter().filter(is_missing).collect();
+    let first_missing =
+        missing.first().map(|first| format!("{}, {}", first.audio(), first.place()));
     let mut imported = Imported {
         kind: kind.to_string(),
         utterances: manifest.len(),
@@ -97,102 +118,20 @@ pub fn import(source: &Path, destination: &Path) -> Result<Imported, ImportError
         speakers: manifest.num_speakers(),
         without_speaker: 0,
         skipped: manifest.skipped().to_vec(),
+        missing: missing.len(),
+        first_missing: first_missing.unwrap_or_default(),
     };
     create_atomic_with(destination, |out| {
-        for utterance in manifest.utterances() {
+        for utterance in &utterances {
             imported.audio_s += utterance.duration_s().unwrap_or(0.0);
             imported.without_duration += usize::from(utterance.duration_s().is_none());
             imported.without_speaker += usize::from(utterance.speaker().is_none());
-            write_line(out, &utterance, &mut paths)?;
+            writer.write(out, utterance)?;
         }
         Ok(())
     })
     .map_err(failed)?;
     Ok(imported)
-}
-
-fn write_line(
-    out: &mut impl Write,
-    utterance: &Utterance,
-    paths: &mut RelativePaths,
-) -> io::Result<()> {
-    let audio = utterance.audio();
-    let member = match &audio {
-        AudioSource::File(_) => None,
-        AudioSource::Member { name, span, .. } => Some((name.as_str(), *span)),
-    };
-    let line = Written {
-        audio_filepath: Cow::Owned(paths.of(audio.file())?),
-        duration: utterance.duration_s(),
-        offset: utterance.offset_s(),
-        text: utterance.text(),
-        speaker: utterance.speaker(),
-        id: utterance.id(),
-        channel: utterance.channel(),
-        member: member.map(|(name, _)| name),
-        member_offset: member.map(|(_, span)| span.start),
-        member_bytes: member.map(|(_, span)| span.len),
-    };
-    serde_json::to_writer(&mut *out, &line)?;
-    out.write_all(b"\n")
-}
-
-/// Paths as seen from the folder of a file.
-struct RelativePaths {
-    folder: PathBuf,
-    /// The folders seen, with a slash at the end of what they become.
-    known: HashMap<PathBuf, String>,
-}
-
-impl RelativePaths {
-    fn to(file: &Path) -> io::Result<RelativePaths> {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = std::path::absolute(folder.unwrap_or(Path::new(".")))?;
-        Ok(RelativePaths { folder, known: HashMap::new() })
-    }
-
-    fn of(&mut self, path: &Path) -> io::Result<String> {
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let name = text(Path::new(path.file_name().unwrap_or_default()))?;
-        if let Some(prefix) = self.known.get(folder) {
-            return Ok(format!("{prefix}{name}"));
-        }
-        let seen = text(&self.folder_of(folder)?)?;
-        let prefix = if seen.is_empty() || seen.ends_with('/') { seen } else { format!("{seen}/") };
-        let whole = format!("{prefix}{name}");
-        self.known.insert(folder.to_owned(), prefix);
-        Ok(whole)
-    }
-
-    fn folder_of(&self, folder: &Path) -> io::Result<PathBuf> {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let folder = std::path::absolute(folder)?;
-        if let Ok(below) = folder.strip_prefix(&self.folder) {
-            return Ok(below.to_owned());
-        }
-        // `..` leaves a link through its target: only resolved folders have a way up that is true.
-        let (Ok(to), Ok(from)) = (folder.canonicalize(), self.folder.canonicalize()) else {
-            return Ok(folder);
-        };
-        let shared = to.components().zip(from.components()).take_while(|(a, b)| a == b).count();
-        let is_only_root = !to.components().take(shared).any(|c| matches!(c, Component::Normal(_)));
-        if is_only_root {
-            return Ok(folder);
-        }
-        let up = from.components().skip(shared).map(|_| Component::ParentDir);
-        Ok(up.chain(to.components().skip(shared)).collect())
-    }
-}
-
-/// Manifests are UTF-8, and separate folders by `/` everywhere.
-fn text(path: &Path) -> io::Result<String> {
-    let reason = || {
-        let reason =
-            format!("the name {} is not UTF-8, which JSON cannot hold; rename it", path.display());
-        io::Error::new(io::ErrorKind::InvalidData, reason)
-    };
-    let text = path.to_str().ok_or_else(reason)?;
-    Ok(if cfg!(windows) { text.replace('\\', "/") } else { text.to_owned() })
 }
 
 #[cfg(test)]
@@ -308,6 +247,7 @@ mod tests {
             ("text", "a A\nb B\n"),
             ("utt2spk", "a anna\n"),
             ("utt2dur", "b 1800\n"),
+            ("a.wav", ""),
         ]);
         let imported = import(&tree.path(""), &tree.path("m.jsonl")).unwrap();
         assert_eq!((imported.kind.as_str(), imported.utterances), ("Kaldi data directory", 2));
@@ -315,8 +255,10 @@ mod tests {
         assert_eq!((imported.speakers, imported.without_speaker), (1, 1));
         let scp = tree.path("wav.scp");
         let want = format!(
-            "source      Kaldi data directory\nutterances  2\nhours       0.50  (1 without a duration)\nspeakers    1  (1 without a speaker)\nleft out    1  no transcript in text (first: {})",
-            scp.display()
+            "source      Kaldi data directory\nutterances  2\nhours       0.50  (1 without a duration)\nspeakers    1  (1 without a speaker)\nleft out    1  no transcript in text (first: \"c\" of {})\nmissing     1  recording is not there (first: {}, {}:2)",
+            scp.display(),
+            tree.path("b.wav").display(),
+            tree.path("text").display(),
         );
         assert_eq!(imported.to_string(), want);
         let text = std::fs::read_to_string(tree.path("m.jsonl")).unwrap();

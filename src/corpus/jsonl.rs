@@ -5,13 +5,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
 use super::build::{Builder, Entry, Malformed};
+use super::json::{AUDIO, TEXT, from_json};
 use super::lines::{self, Parsed, ParsedLine};
 use super::{Manifest, ManifestError, Span};
 
@@ -125,19 +126,9 @@ impl<'de> Deserialize<'de> for Index {
     }
 }
 
-/// Deserialises a line, with the column of what is wrong.
-pub(super) fn from_json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Malformed> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        let text = error.to_string();
-        // serde_json counts lines too, and here there is only ever one.
-        let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
-        Malformed { column: Some(error.column().max(1)), reason: reason.to_owned() }
-    })
-}
-
 pub(super) fn parse(bytes: &[u8]) -> ParsedLine<'_> {
-    let line: Line = from_json(bytes)?;
-    let fail = |reason: String| Err(Malformed { column: Some(1), reason });
+    let line: Line = from_json(bytes, &[AUDIO, TEXT])?;
+    let fail = |reason: String| Err(Malformed::new(reason));
     let member = match (line.member, line.member_offset, line.member_bytes) {
         (Some(name), Some(start), Some(len)) => Some((name.0, Span { start, len })),
         (None, None, None) => None,
@@ -169,44 +160,33 @@ pub(super) fn parse(bytes: &[u8]) -> ParsedLine<'_> {
     }))
 }
 
-pub(super) fn read(path: &Path) -> Result<Arc<Manifest>, ManifestError> {
-    let mut builder = Builder::new(path.parent().unwrap_or(Path::new("")), EXPECTED);
-    lines::read_into(&mut builder, path, parse)?;
+/// Reads `files`, all in one folder; `path` is what the user named.
+pub(super) fn read(path: &Path, files: &[PathBuf]) -> Result<Arc<Manifest>, ManifestError> {
+    let folder = |file: &Path| file.parent().unwrap_or(Path::new("")).to_owned();
+    let base = files.first().map_or(PathBuf::new(), |first| folder(first));
+    let mut builder = Builder::new(&base, EXPECTED);
+    for file in files {
+        if folder(file) != base {
+            let reason =
+                "its files are in several folders; name those of each folder by themselves";
+            return Err(ManifestError::Kind { path: path.into(), reason: reason.into() });
+        }
+        lines::read_into(&mut builder, file, parse)?;
+    }
     builder.finish(path)
-}
-
-/// A line as it is written; [`parse`] reads it back.
-#[derive(Serialize)]
-pub(super) struct Written<'a> {
-    pub audio_filepath: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub offset: Option<f64>,
-    pub text: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub speaker: Option<&'a str>,
-    pub id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub channel: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub member: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub member_offset: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub member_bytes: Option<u64>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::AudioSource;
-    use super::super::Utterance;
     use super::super::tests::{Tree, facts};
+    use super::super::{Utterance, read};
     use super::*;
 
     fn read_text(text: &str) -> Result<Vec<Utterance>, ManifestError> {
         let tree = Tree::new(&[("train.jsonl", text)]);
-        read(&tree.path("train.jsonl")).map(|manifest| manifest.utterances().collect())
+        let path = tree.path("train.jsonl");
+        read(&path).map(|manifest| manifest.utterances().collect())
     }
 
     /// The message without the directory's name.
@@ -236,15 +216,15 @@ mod tests {
     fn a_malformed_line_names_path_line_column_and_the_keys() {
         let good = "{\"audio_filepath\":\"a.wav\",\"text\":\"a\"}\n";
         for (bad, want) in [
-            ("{\"audio_filepath\":\"a.wav\",\"text\":}", "train.jsonl:2:34: expected value"),
-            ("{\"audio_filepath\":\"a.wav\"}", "missing field `text`"),
-            ("{\"text\":\"a\"}", "missing field `audio_filepath`"),
-            ("{\"audio_filepath\":\"a.wav\",\"text\":3}", "invalid type: integer"),
+            ("{\"audio_filepath\":\"a.wav\",\"text\":}", "train.jsonl:2:34: expected a value"),
+            ("{\"audio_filepath\":\"a.wav\"}", "no key \"text\" among \"audio_filepath\""),
+            ("{\"text\":\"a\"}", "no key \"audio_filepath\""),
+            ("{\"audio_filepath\":\"a.wav\",\"text\":3}", "\"text\" is 3, expected a text"),
             ("hello", "train.jsonl:2:1:"),
             ("[1]", "train.jsonl:2:"),
             ("{\"audio_filepath\":\"a.wav\",\"text\":\"a\"", "train.jsonl:2:"),
-            ("{\"audio_filepath\":\"a.wav\",\"text\":\"a\"} x", "trailing characters"),
-            ("{\"audio_filepath\":\"\",\"text\":\"a\"}", "\"audio_filepath\" is empty"),
+            ("{\"audio_filepath\":\"a.wav\",\"text\":\"a\"} x", "expected the end of the line"),
+            ("{\"audio_filepath\":\"\",\"text\":\"a\"}", "the name of its recording is empty"),
             ("{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":0}", "\"duration\" is 0"),
             ("{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":-1.5}", "\"duration\" is -1.5"),
             ("{\"audio_filepath\":\"a\",\"text\":\"a\",\"duration\":NaN}", "train.jsonl:2:"),
@@ -275,18 +255,17 @@ mod tests {
     }
 
     #[test]
-    fn ten_faults_are_shown_and_the_rest_counted() {
+    fn the_first_faults_are_shown_and_the_rest_counted() {
         let good = "{\"audio_filepath\":\"a.wav\",\"text\":\"a\"}\n";
         let text: String = (0..25).map(|_| format!("{good}x\n")).collect();
         let error = error(&text);
-        assert!(error.starts_with("25 faults in the manifest; each line is"), "{error}");
-        for line in (2..=20).step_by(2) {
-            assert!(
-                error.contains(&format!("\n  train.jsonl:{line}:1: expected value")),
-                "{error}"
-            );
+        assert!(error.starts_with("train.jsonl: 25 faults; each line is"), "{error}");
+        for line in (2..=10).step_by(2) {
+            let want =
+                format!("\n  train.jsonl:{line}:1: expected a JSON object in braces, found `x`");
+            assert!(error.contains(&want), "{error}");
         }
-        assert!(error.ends_with("\n  and 15 more") && !error.contains("train.jsonl:22"), "{error}");
+        assert!(error.ends_with("\n    and 20 more of this kind"), "{error}");
     }
 
     #[test]
@@ -297,7 +276,9 @@ mod tests {
         let want = "train.jsonl:3: id \"u\" is also on line 1; give each utterance its own";
         assert_eq!(one, want);
         let several = error(&[line("u"), line("u"), line("v"), line("u")].concat());
-        assert!(several.contains("2 faults") && several.contains(":4: id \"u\" is also on line 1"));
+        assert!(
+            several.contains(": 2 faults") && several.contains(":4: id \"u\" is also on line 1")
+        );
     }
 
     #[test]

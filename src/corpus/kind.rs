@@ -8,8 +8,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::ManifestError;
-use super::table::{Separator, columns};
-use super::{librispeech, lines, tar};
+use super::table::{Separator, columns, why_no_header};
+use super::{librispeech, lines, pattern, tar};
+use crate::audio;
 
 /// What audio files are called.
 const AUDIO_EXTENSIONS: &[&str] = &[
@@ -20,25 +21,25 @@ const AUDIO_EXTENSIONS: &[&str] = &[
 /// As much of a file as its kind may need.
 const START_LEN: u64 = 1 << 20;
 
-const KINDS: &str = "expected JSON lines of NeMo or Lhotse, a CSV or TSV table with a header, LJSpeech's metadata.csv, a tar file, or a directory of Kaldi, LibriSpeech, LJSpeech or tar files";
+const KINDS: &str = "expected JSON lines of NeMo or Lhotse, a CSV or TSV table with a header, LJSpeech's metadata.csv, a tar file, several by a pattern such as audio_{0..127}.tar, or a directory of Kaldi, LibriSpeech, LJSpeech or tar files";
 
 /// A way to list utterances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Jsonl,
-    NemoTarred(PathBuf),
+    Jsonl(Vec<PathBuf>),
+    NemoTarred(Vec<PathBuf>),
     Lhotse,
     Kaldi,
     Table(Separator),
     LjSpeech(PathBuf),
-    LibriSpeech(Vec<PathBuf>),
+    LibriSpeech(librispeech::Tree),
     WebDataset(Vec<PathBuf>),
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Jsonl => "JSON lines",
+            Kind::Jsonl(_) => "JSON lines",
             Kind::NemoTarred(_) => "NeMo tarred data set",
             Kind::Lhotse => "Lhotse cuts",
             Kind::Kaldi => "Kaldi data directory",
@@ -76,6 +77,10 @@ pub(super) fn tars_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// [`ManifestError::Read`], or [`ManifestError::Kind`] with what is there instead.
 pub(super) fn tell(path: &Path) -> Result<Kind, ManifestError> {
     let failed = |source| ManifestError::Read { path: path.into(), source };
+    let refused = |reason| ManifestError::Kind { path: path.into(), reason };
+    if let Some(files) = pattern::expand(path).map_err(refused)? {
+        return of_pattern(path, files);
+    }
     let told = if path.is_dir() {
         directory(path).map_err(failed)?
     } else {
@@ -84,7 +89,30 @@ pub(super) fn tell(path: &Path) -> Result<Kind, ManifestError> {
         reader.take(START_LEN).read_to_end(&mut start).map_err(failed)?;
         file(path, &start)
     };
-    told.map_err(|reason| ManifestError::Kind { path: path.into(), reason })
+    told.map_err(refused)
+}
+
+/// The files of a pattern are of one kind, that of the first.
+fn of_pattern(path: &Path, files: Vec<PathBuf>) -> Result<Kind, ManifestError> {
+    let refused = |reason| ManifestError::Kind { path: path.into(), reason };
+    let missing: Vec<&PathBuf> = files.iter().filter(|file| !file.is_file()).collect();
+    if let Some(first) = missing.first() {
+        let (count, total) = (missing.len(), files.len());
+        let first = first.display();
+        return Err(refused(format!(
+            "{count} of its {total} files are not there, such as {first}"
+        )));
+    }
+    let first = files.first().map(|first| tell(first)).transpose()?;
+    match first {
+        Some(Kind::WebDataset(_)) => Ok(Kind::WebDataset(files)),
+        Some(Kind::NemoTarred(_)) => Ok(Kind::NemoTarred(files)),
+        Some(Kind::Jsonl(_)) => Ok(Kind::Jsonl(files)),
+        first => Err(refused(format!(
+            "a pattern of files of kind {}, and only tar files and JSON lines come in several; name them one by one",
+            first.map_or("none".into(), |kind| kind.to_string())
+        ))),
+    }
 }
 
 fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
@@ -96,13 +124,13 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
     }
     let tarred = path.join("tarred_audio_manifest.json");
     if tarred.is_file() {
-        return Ok(Ok(Kind::NemoTarred(tarred)));
+        return Ok(Ok(Kind::NemoTarred(vec![tarred])));
     }
     let table = path.join("metadata.csv");
     if table.is_file() && path.join("wavs").is_dir() {
         return Ok(Ok(Kind::LjSpeech(table)));
     }
-    let mut tables = Vec::new();
+    let (mut tables, mut compressed, mut recording) = (Vec::new(), Vec::new(), None);
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name.starts_with("cuts")
@@ -111,17 +139,29 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
         {
             return Ok(Err("a Lhotse Shar directory, which is not read; write cuts with `CutSet.from_shar(...).save_audios(...).to_file(\"cuts.jsonl\")`".into()));
         }
-        if [".tsv", ".csv", ".jsonl", ".json", ".jsonl.gz"].iter().any(|end| name.ends_with(end)) {
+        if [".tar.gz", ".tgz"].iter().any(|end| name.ends_with(end)) {
+            compressed.push(name);
+        } else if [".tsv", ".csv", ".jsonl", ".json", ".jsonl.gz"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
             tables.push(name);
+        } else if recording.is_none() && is_audio(&name) {
+            recording = Some(name);
         }
     }
     let tars = tars_in(path)?;
     if !tars.is_empty() {
         return Ok(Ok(Kind::WebDataset(tars)));
     }
-    let transcripts = librispeech::transcripts(path)?;
-    if !transcripts.is_empty() {
-        return Ok(Ok(Kind::LibriSpeech(transcripts)));
+    let tree = librispeech::find(path);
+    if !tree.transcripts.is_empty() {
+        return Ok(Ok(Kind::LibriSpeech(tree)));
+    }
+    if let Some(first) = compressed.first() {
+        return Ok(Err(format!(
+            "a directory of compressed tar files, whose members cannot be reached one by one; decompress them with `gunzip`, such as {first}"
+        )));
     }
     // Common Voice and others: which of several is meant is the user's to say.
     if !tables.is_empty() {
@@ -132,7 +172,19 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
             tables.join(", ")
         )));
     }
-    Ok(Err(format!("a directory of no kind known here; {KINDS}")))
+    if let Some(recording) = recording {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".jsonl");
+        let hint = match Path::new(&beside).is_file() {
+            true => format!("; did you mean {}?", Path::new(&beside).display()),
+            false => format!("; {KINDS}"),
+        };
+        return Ok(Err(format!(
+            "a directory of recordings ({recording}) without a list of them{hint}"
+        )));
+    }
+    let unreadable = tree.faults.first().map(|fault| format!(" ({fault})")).unwrap_or_default();
+    Ok(Err(format!("a directory of no kind known here{unreadable}; {KINDS}")))
 }
 
 /// `start` is the first MiB, decompressed.
@@ -140,17 +192,24 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if tar::is_header(start) {
         if name.ends_with("gz") {
-            return Err("a compressed tar file, whose members cannot be reached one by one; decompress it with `gunzip`".into());
+            return Err("a compressed tar file, whose members cannot be reached one by one; decompress it with `gunzip` (recordings hardly shrink by it)".into());
         }
         return Ok(Kind::WebDataset(vec![path.into()]));
     }
+    refuse_recording(start, &serde_json::json!({"audio_filepath": name, "text": "what is said"}))?;
     let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     let first =
         start.split(|byte| *byte == b'\n').find(|line| !line.iter().all(u8::is_ascii_whitespace));
     let Some(first) = first.map(<[u8]>::trim_ascii) else {
         // Empty: the reader of JSON lines says so.
-        return Ok(Kind::Jsonl);
+        return Ok(Kind::Jsonl(vec![path.into()]));
     };
+    if first == b"{" {
+        return Err(
+            "one JSON object over several lines; write one object a line, such as by `jq -c .`"
+                .into(),
+        );
+    }
     if first.starts_with(b"{") {
         return json(path, first);
     }
@@ -169,23 +228,40 @@ fn file(path: &Path, start: &[u8]) -> Result<Kind, String> {
         .iter()
         .any(|end| name.ends_with(end));
     if is_json_by_name {
-        if first.starts_with('[') && serde_json::from_str::<serde_json::Value>(&text).is_ok() {
+        // Of a long one only the start is here.
+        let rest = text.trim_start().strip_prefix('[').map(str::trim_start);
+        if rest.is_some_and(|rest| rest.starts_with('{')) {
             return Err("one JSON array; write one object a line, such as by `jq -c .[]`".into());
         }
-        return Ok(Kind::Jsonl);
+        return Ok(Kind::Jsonl(vec![path.into()]));
     }
-    if matches!(&*name, "wav.scp" | "text" | "segments" | "utt2spk") {
+    if matches!(&*name, "wav.scp" | "text" | "segments" | "utt2spk" | "utt2dur") {
         return Err("a file of a Kaldi data directory; name the directory".into());
+    }
+    for (end, separator) in [(".csv", Separator::Comma), (".tsv", Separator::Tab)] {
+        if name.ends_with(end) || name.ends_with(&format!("{end}.gz")) {
+            return Err(format!("a table, but {}", why_no_header(separator, &first)));
+        }
     }
     let shown: String = first.chars().take(60).collect();
     Err(format!("of no kind known here: it starts with {shown:?}; {KINDS}"))
+}
+
+/// Refuses a recording in the place of a list of recordings. `line` is what a list needs of it.
+pub(crate) fn refuse_recording(start: &[u8], line: &serde_json::Value) -> Result<(), String> {
+    if !audio::is_recording(start) {
+        return Ok(());
+    }
+    Err(format!(
+        "a recording, not a list of recordings; write a file beside it with the line {line} and name that"
+    ))
 }
 
 /// Lhotse's objects have keys that no other tool writes.
 fn json(path: &Path, first: &[u8]) -> Result<Kind, String> {
     let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(first) else {
         // Malformed: the reader says where.
-        return Ok(Kind::Jsonl);
+        return Ok(Kind::Jsonl(vec![path.into()]));
     };
     let has = |key: &str| object.contains_key(key);
     let is_cut =
@@ -197,7 +273,7 @@ fn json(path: &Path, first: &[u8]) -> Result<Kind, String> {
         return Err("Lhotse recordings or supervisions alone; make cuts with `lhotse cut simple -r RECORDINGS -s SUPERVISIONS CUTS.jsonl`".into());
     }
     if object.get("shard_id").is_some_and(serde_json::Value::is_u64) && !has("member") {
-        return Ok(Kind::NemoTarred(path.into()));
+        return Ok(Kind::NemoTarred(vec![path.into()]));
     }
-    Ok(Kind::Jsonl)
+    Ok(Kind::Jsonl(vec![path.into()]))
 }

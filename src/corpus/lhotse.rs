@@ -7,7 +7,7 @@
 //! <https://lhotse.readthedocs.io/en/latest/cuts.html>
 
 use std::borrow::Cow;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::build::{Builder, Entry, Malformed};
-use super::jsonl::{Name, from_json};
+use super::json::from_json;
+use super::jsonl::Name;
 use super::lines::{self, Parsed, ParsedLine};
-use super::roots::set_base;
+use super::roots::{LOOKED_FOR, set_base};
 use super::{Manifest, ManifestError};
 
 const EXPECTED: &str = "each line is a Lhotse MonoCut with a recording of type \"file\" and one supervision with a text";
@@ -72,28 +73,40 @@ const OUTSIDE_TOLERANCE_S: f64 = 0.1;
 /// A cut that ends this close to its recording's end is all of it.
 const WHOLE_TOLERANCE_S: f64 = 1e-3;
 
+/// Lines among which a relative recording is looked for.
+const LOOKED_AT: usize = 1_000;
+
 pub(super) fn read(path: &Path) -> Result<Arc<Manifest>, ManifestError> {
     let mut builder = Builder::new(path.parent().unwrap_or(Path::new("")), EXPECTED);
-    let first = first_recording(path)
-        .map_err(|source| ManifestError::Read { path: path.into(), source })?;
-    set_base(&mut builder, first.as_deref().filter(|first| Path::new(first).is_relative()));
+    let first =
+        first_relative(path).map_err(|source| ManifestError::Read { path: path.into(), source })?;
+    set_base(&mut builder, &first);
     lines::read_into(&mut builder, path, parse)?;
     builder.finish(path)
 }
 
-/// The recording of the first line.
-fn first_recording(path: &Path) -> std::io::Result<Option<String>> {
-    let mut first = Vec::new();
-    BufReader::new(lines::open(path)?).read_until(b'\n', &mut first)?;
-    Ok(match parse(&first) {
-        Ok(Parsed::Utterance(entry)) => Some(entry.audio.into_owned()),
-        _ => None,
-    })
+/// The first relative recordings: cuts without a supervision or of another folder may come before them.
+fn first_relative(path: &Path) -> std::io::Result<Vec<String>> {
+    let mut reader = BufReader::new(lines::open(path)?.take(lines::MAX_LINE_LEN as u64));
+    let (mut found, mut line) = (Vec::new(), Vec::new());
+    for _ in 0..LOOKED_AT {
+        line.clear();
+        if found.len() >= LOOKED_FOR || reader.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        if let Ok(Parsed::Utterance(entry)) =
+            parse(line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line))
+            && Path::new(&*entry.audio).is_relative()
+        {
+            found.push(entry.audio.into_owned());
+        }
+    }
+    Ok(found)
 }
 
 fn parse(bytes: &[u8]) -> ParsedLine<'_> {
-    let cut: Cut = from_json(bytes)?;
-    let fail = |reason: String| Err(Malformed { column: Some(1), reason });
+    let cut: Cut = from_json(bytes, &[])?;
+    let fail = |reason: String| Err(Malformed::new(reason));
     let id = cut.id.map(|id| id.0);
     let called = id.as_deref().unwrap_or_default();
     match cut.kind.as_deref() {
@@ -251,6 +264,16 @@ mod tests {
     }
 
     #[test]
+    fn relative_recordings_start_where_the_first_is_found_whatever_comes_before_it() {
+        let absolute = with(|cut| cut["recording"]["sources"][0]["source"] = json!("/x/b.wav"));
+        let unsaid = with(|cut| cut["supervisions"] = json!([]));
+        let last = with(|cut| cut["id"] = "c-2".into());
+        let text = format!("\u{feff}{unsaid}\n{absolute}\n{last}\n");
+        let tree = Tree::new(&[("data/cuts/cuts.jsonl", &text), ("a.wav", "")]);
+        assert_eq!(tree.facts("data/cuts/cuts.jsonl")[1].1, AudioSource::File(tree.path("a.wav")));
+    }
+
+    #[test]
     fn what_lhotse_makes_when_it_reads_is_refused_with_the_way_out() {
         let two = |cut: &mut Value| {
             let one = cut["supervisions"][0].clone();
@@ -292,10 +315,7 @@ mod tests {
         for (line, want) in cases {
             let tree = Tree::new(&[("cuts.jsonl", &format!("{line}\n"))]);
             let error = tree.error("cuts.jsonl");
-            assert!(
-                error.starts_with("cuts.jsonl:1:1: ") && error.contains(want),
-                "{want}: {error}"
-            );
+            assert!(error.starts_with("cuts.jsonl:1: ") && error.contains(want), "{want}: {error}");
         }
         let alone = json!({"id": "r", "sources": [], "sampling_rate": 16000, "duration": 1.0});
         let tree = Tree::new(&[("recordings.jsonl", &alone.to_string())]);

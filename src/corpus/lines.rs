@@ -16,7 +16,7 @@ const BLOCK_LEN: usize = 8 << 20;
 /// Parsed at a time by one thread.
 const PIECE_LEN: usize = 256 << 10;
 /// No line of any data set is longer; what has no line breaks is no text.
-const MAX_LINE_LEN: usize = 64 << 20;
+pub(super) const MAX_LINE_LEN: usize = 64 << 20;
 
 /// What a line is.
 #[derive(Debug, PartialEq)]
@@ -126,6 +126,13 @@ fn parse_piece<'a>(
         }
     }
     (num_lines, lines)
+}
+
+/// The lines of a file in memory that are not blank, counted from 1, without a byte-order mark.
+pub(crate) fn lines_of(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let lines = bytes.split(|byte| *byte == b'\n').enumerate().map(|(at, line)| (at + 1, line));
+    lines.filter(|(_, line)| !line.iter().all(u8::is_ascii_whitespace))
 }
 
 /// A line as text.

@@ -2,29 +2,43 @@
 //! same [`Utterance`]s. The kind is told by content; each has its reader; [`import()`] writes any of them
 //! as JSON lines.
 //!
-//! Whatever is not an utterance is counted with its reason ([`Skipped`]); what is broken is listed, ten
-//! at a time, with its places ([`ManifestError`]).
+//! Whatever is not an utterance is counted with its reason ([`Skipped`]); what is broken is listed by kind,
+//! each with its count and first places ([`ManifestError`]).
 
 mod build;
 mod error;
 mod import;
+mod json;
 mod jsonl;
 mod kaldi;
 mod kind;
 mod lhotse;
 mod librispeech;
 mod lines;
+mod pattern;
+mod quotes;
 mod roots;
 mod shards;
 mod source;
 mod store;
 mod table;
 mod tar;
+mod tar_reader;
+mod written;
 
-pub use error::{Fault, ManifestError};
+pub use error::{Fault, Faults, ManifestError};
 pub use import::{ImportError, Imported, import};
 pub use source::{AudioSource, Span};
 pub use store::{Manifest, Skipped, Utterance};
+pub use tar_reader::{ReadCounts, TarReader};
+pub use written::Writer;
+
+pub(crate) use build::Malformed;
+pub(crate) use json::{AUDIO, from_json};
+pub(crate) use kind::refuse_recording;
+pub(crate) use lines::lines_of;
+#[cfg(test)]
+pub(crate) use tar::tests::archive;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,13 +55,13 @@ pub fn read(path: &Path) -> Result<Arc<Manifest>, ManifestError> {
 
 fn read_as(path: &Path, kind: &Kind) -> Result<Arc<Manifest>, ManifestError> {
     match kind {
-        Kind::Jsonl => jsonl::read(path),
-        Kind::NemoTarred(manifest) => shards::read_nemo(manifest),
+        Kind::Jsonl(files) => jsonl::read(path, files),
+        Kind::NemoTarred(manifests) => shards::read_nemo(path, manifests),
         Kind::Lhotse => lhotse::read(path),
         Kind::Kaldi => kaldi::read(path),
         Kind::Table(separator) => table::read(path, *separator),
         Kind::LjSpeech(table) => table::read_ljspeech(table),
-        Kind::LibriSpeech(transcripts) => librispeech::read(path, transcripts),
+        Kind::LibriSpeech(tree) => librispeech::read(path, tree),
         Kind::WebDataset(tars) => shards::read_webdataset(path, tars),
     }
 }
@@ -115,7 +129,16 @@ mod tests {
         let tree = Tree::new(&[
             ("page.html", "<!DOCTYPE html>"),
             ("text", "a b c"),
-            ("array.json", "[{\"audio_filepath\": \"a.wav\"}]"),
+            ("array.json", "[\n {\"audio_filepath\": \"a.wav\"},"),
+            ("pretty.json", "{\n  \"audio_filepath\": \"a.wav\"\n}\n"),
+            ("a.wav", "RIFF....WAVE"),
+            ("sounds/a.flac", ""),
+            ("listed/a.flac", ""),
+            ("listed.jsonl", ""),
+            ("semicolons.csv", "path;text\na.wav;a\n"),
+            ("no-text.csv", "path,words\na.wav,a\n"),
+            ("no-path.tsv", "recording\tsentence\na.wav\ta\n"),
+            ("no-header.csv", "a.wav,hello\n"),
             ("empty/readme.md", "x"),
             ("scp/wav.scp", "a a.wav"),
             ("cv/train.tsv", "path\tsentence\n"),
@@ -127,6 +150,20 @@ mod tests {
             ("page.html", "starts with \"<!DOCTYPE html>\""),
             ("text", "name the directory"),
             ("array.json", "one JSON array"),
+            ("sounds", "a directory of recordings (a.flac) without a list of them; expected JSON"),
+            ("listed", "without a list of them; did you mean listed.jsonl?"),
+            ("semicolons.csv", "its fields are set apart by ';'"),
+            (
+                "no-text.csv",
+                "none of its columns is called \"text\": its header is [\"path\", \"words\"]",
+            ),
+            ("no-path.tsv", "none of its columns is called \"path\""),
+            ("no-header.csv", "its first line [\"a.wav\", \"hello\"] is no header"),
+            ("pretty.json", "jq -c .`"),
+            (
+                "a.wav",
+                "a recording, not a list of recordings; write a file beside it with the line {\"audio_filepath\":\"a.wav\",",
+            ),
             ("empty", "a directory of no kind known here"),
             ("scp", "without `text`"),
             ("cv", "such as dev.tsv, train.tsv"),

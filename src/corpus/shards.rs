@@ -15,11 +15,12 @@ use rayon::prelude::*;
 use serde::Deserialize;
 
 use super::build::{Builder, Entry, Malformed};
-use super::jsonl::{self, Name, from_json};
+use super::json::from_json;
+use super::jsonl::{self, Name};
 use super::kind::is_audio;
 use super::lines::{self, Parsed};
 use super::tar::{self, Member};
-use super::{Fault, Manifest, ManifestError, Span};
+use super::{Fault, Manifest, ManifestError, Span, pattern};
 
 /// Tar files looked through at once.
 const GROUP_LEN: usize = 32;
@@ -63,13 +64,17 @@ pub(super) fn read_webdataset(
     path: &Path,
     tars: &[PathBuf],
 ) -> Result<Arc<Manifest>, ManifestError> {
-    let base = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
-    let mut builder = Builder::new(base, EXPECTED);
+    let base = match pattern::is_pattern(path) {
+        true => pattern::fixed_folder(path),
+        false if path.is_dir() => path.to_owned(),
+        false => path.parent().unwrap_or(Path::new("")).to_owned(),
+    };
+    let mut builder = Builder::new(&base, EXPECTED);
     for group in tars.chunks(GROUP_LEN) {
         let found: Vec<io::Result<Vec<Found>>> = group.par_iter().map(|tar| samples(tar)).collect();
         for (tar, found) in group.iter().zip(found) {
             builder.start_source(tar);
-            let name = tar.file_name().and_then(|name| name.to_str());
+            let name = tar.strip_prefix(&base).unwrap_or(tar).to_str();
             match (name, found) {
                 (Some(name), Ok(found)) => push_samples(&mut builder, name, found),
                 (None, _) => builder.fault(whole_file(tar, "its name is not UTF-8; rename it")),
@@ -134,7 +139,7 @@ fn sample(file: &mut File, group: &[Member]) -> Found {
                 read(file).and_then(|bytes| plain_text(&bytes)).map(|found| text = Some(found))
             }
             "json" => read(file)
-                .and_then(|bytes| from_json(&bytes).map_err(|malformed| malformed.reason))
+                .and_then(|bytes| from_json(&bytes, &[]).map_err(|malformed| malformed.reason))
                 .map(|found| details = found),
             _ => match audio.replace(member) {
                 None => Ok(()),
@@ -170,32 +175,43 @@ fn plain_text(bytes: &[u8]) -> Result<String, String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Reads a manifest whose lines have `shard_id`.
-pub(super) fn read_nemo(path: &Path) -> Result<Arc<Manifest>, ManifestError> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let mut shards = Shards::beside(folder)?;
-    let mut builder = Builder::new(&shards.folder, jsonl::EXPECTED);
-    builder.start_source(path);
-    let failed = |source| ManifestError::Read { path: path.into(), source };
-    let mut reader = lines::open(path).map_err(failed)?;
-    lines::for_each(&mut reader, jsonl::parse, |line, parsed| {
-        let placed = parsed.and_then(|parsed| match parsed {
-            Parsed::Utterance(entry) => shards.place(entry),
-            Parsed::Skip(reason) => Err(Malformed::new(reason)),
-        });
-        match placed {
-            Ok(entry) => builder.push(line, &entry),
-            Err(malformed) => builder.malformed(line, malformed),
-        }
-    })
-    .map_err(failed)?;
+/// Reads manifests whose lines have `shard_id`; `path` is what the user named.
+pub(super) fn read_nemo(
+    path: &Path,
+    manifests: &[PathBuf],
+) -> Result<Arc<Manifest>, ManifestError> {
+    let mut builder = Builder::new(Path::new(""), jsonl::EXPECTED);
+    let mut shards: Option<Shards> = None;
+    for manifest in manifests {
+        let folder = manifest.parent().unwrap_or(Path::new(""));
+        let shards = match &mut shards {
+            Some(shards) if shards.beside == folder => shards,
+            shards => shards.insert(Shards::beside(folder)?),
+        };
+        builder.start_source(manifest);
+        let failed = |source| ManifestError::Read { path: manifest.clone(), source };
+        let mut reader = lines::open(manifest).map_err(failed)?;
+        lines::for_each(&mut reader, jsonl::parse, |line, parsed| {
+            let placed = parsed.and_then(|parsed| match parsed {
+                Parsed::Utterance(entry) => shards.place(entry),
+                Parsed::Skip(reason) => Err(Malformed::new(reason)),
+            });
+            match placed {
+                Ok(entry) => builder.push(line, &entry),
+                Err(malformed) => builder.malformed(line, malformed),
+            }
+        })
+        .map_err(failed)?;
+    }
     builder.finish(path)
 }
 
 /// The tar files of a NeMo data set and what was found in them.
 struct Shards {
+    /// The folder of the manifest.
+    beside: PathBuf,
     folder: PathBuf,
-    /// File names by the number at their end; several names are several data sets in one folder.
+    /// Paths by the number at their end; several are several data sets in one folder.
     names: HashMap<u64, Vec<String>>,
     /// Sorted by [`stem`].
     members: BTreeMap<u64, Vec<Member>>,
@@ -204,20 +220,21 @@ struct Shards {
 impl Shards {
     /// Finds them beside the manifest, or one folder above (`sharded_manifests/manifest_0.json`).
     fn beside(folder: &Path) -> Result<Shards, ManifestError> {
+        let beside = folder.to_owned();
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         for folder in [folder.to_owned(), folder.join("..")] {
             let mut names: HashMap<u64, Vec<String>> = HashMap::new();
             let listed = super::kind::tars_in(&folder)
                 .map_err(|source| ManifestError::Read { path: folder.clone(), source })?;
             for tar in listed {
-                let name = tar.file_name().and_then(|name| name.to_str());
+                let name = tar.to_str();
                 let number = tar.file_stem().and_then(|stem| stem.to_str()).and_then(number_at_end);
                 if let (Some(name), Some(number)) = (name, number) {
                     names.entry(number).or_default().push(name.to_owned());
                 }
             }
             if !names.is_empty() {
-                return Ok(Shards { folder, names, members: BTreeMap::new() });
+                return Ok(Shards { beside, folder, names, members: BTreeMap::new() });
             }
         }
         Err(ManifestError::Kind {
@@ -229,7 +246,7 @@ impl Shards {
     /// The entry with its place in its tar file.
     fn place<'a>(&mut self, entry: Entry<'a>) -> Result<Entry<'a>, Malformed> {
         let Some(shard) = entry.shard else {
-            return Err(Malformed::new("missing field `shard_id`, which other lines have"));
+            return Err(Malformed::new("no key \"shard_id\", which other lines have"));
         };
         let names = self.names.get(&shard).map(Vec::as_slice).unwrap_or_default();
         let [tar] = names else {
@@ -241,7 +258,7 @@ impl Shards {
         };
         let tar = tar.clone();
         if !self.members.contains_key(&shard) {
-            let mut members = tar::index(&self.folder.join(&tar), is_audio)
+            let mut members = tar::index(Path::new(&tar), is_audio)
                 .map_err(|error| Malformed::new(format!("{tar}: {error}")))?;
             members.sort_by(|a, b| stem(&a.name).cmp(stem(&b.name)));
             self.members.insert(shard, members);
@@ -354,7 +371,7 @@ mod tests {
         tree.write("s-3.tar", &sound[..700]);
         let error = tree.error("");
         for want in [
-            "s-0.tar:1: 1.json: invalid type: integer `3`",
+            "s-0.tar:1: 1.json: \"text\" is 3, expected a text in double quotes",
             "s-1.tar:1: 1.flac: it is the second recording of its sample, after \"1.wav\"",
             "s-2.tar:1: 1.txt: the line is not UTF-8",
             "s-3.tar: at byte 700 it ends without the mark of its end",
@@ -391,7 +408,7 @@ mod tests {
         tree.write("t/m.json", (line("none.wav", 0) + &line("b.wav", 7)).as_bytes());
         let error = tree.error("t/m.json");
         assert!(
-            error.contains("m.json:1: 0 members of audio_0.tar are called \"none.wav\""),
+            error.contains("m.json:1: 0 members of t/audio_0.tar are called \"none.wav\""),
             "{error}"
         );
         assert!(error.contains("m.json:2: \"shard_id\" is 7, and 0 tar files"), "{error}");

@@ -66,6 +66,23 @@ impl AudioSource {
             }
         }
     }
+
+    /// [`AudioSource::read`] of a recording whose bytes were read by someone else, or could not be.
+    ///
+    /// # Errors
+    /// As [`AudioSource::read`].
+    pub fn decode(
+        &self,
+        bytes: io::Result<&[u8]>,
+        offset_s: Option<f64>,
+        duration_s: Option<f64>,
+        options: &ReadOptions,
+    ) -> Result<Waveform, AudioError> {
+        match bytes {
+            Ok(bytes) => audio::read_bytes(&self.name(), bytes, offset_s, duration_s, options),
+            Err(source) => Err(AudioError::Read { path: self.name(), source }),
+        }
+    }
 }
 
 impl fmt::Display for AudioSource {
@@ -95,8 +112,13 @@ impl Span {
     /// Its bytes; memory is taken for what the file holds, not for what the span claims.
     pub(super) fn read_from(&self, file: &mut File) -> io::Result<Vec<u8>> {
         file.seek(SeekFrom::Start(self.start))?;
+        self.read_here(file)
+    }
+
+    /// The same where the reader stands at its start.
+    pub(super) fn read_here(&self, reader: &mut impl Read) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        file.take(self.len).read_to_end(&mut bytes)?;
+        reader.take(self.len).read_to_end(&mut bytes)?;
         if (bytes.len() as u64) < self.len {
             let reason = format!(
                 "the file ends {} bytes behind byte {}, where {} were expected: it has changed or is cut short",

@@ -1,6 +1,7 @@
 //! Manifests in memory: one text for all strings, one fixed-size record an utterance, and each folder
-//! and each speaker once. An [`Utterance`] is a handle of 16 bytes, a [`Manifest`] costs 64 bytes an
-//! utterance beyond its strings (16 more inside tar files), so that millions fit beside the model.
+//! and each speaker once. An [`Utterance`] is a handle of 16 bytes, a [`Manifest`] costs 40 bytes an
+//! utterance beyond its strings (8 more where recordings are cut by offsets, 16 inside tar files), so that
+//! millions fit beside the model.
 //!
 //! Built by [`super::build`]; nothing changes afterwards.
 
@@ -14,6 +15,11 @@ use super::{AudioSource, Span};
 pub(super) const NO_SPEAKER: u32 = u32::MAX;
 pub(super) const NO_CHANNEL: u16 = u16::MAX;
 
+/// Where a record's id is, when it is not within the first bytes of its name: behind name and text, or
+/// apart from them since the id was changed. See [`Record::id_at`].
+pub(super) const ID_BEHIND: u16 = u16::MAX;
+pub(super) const ID_APART: u16 = u16::MAX - 1;
+
 /// The utterances of one manifest, data directory, table, tree or set of shards.
 #[derive(Default)]
 pub struct Manifest {
@@ -22,11 +28,15 @@ pub struct Manifest {
     pub(super) records: Vec<Record>,
     /// One a record as soon as one of them lies in a tar file, else none.
     pub(super) spans: Vec<Span>,
+    /// One a record as soon as one of them starts within its recording, else none. NaN where it does not.
+    pub(super) offsets_s: Vec<f64>,
+    /// Ids that were changed, by record, and where they start.
+    pub(super) ids_apart: Vec<(u32, u64)>,
     /// Folders of recordings; tar files.
     pub(super) folders: Vec<PathBuf>,
     pub(super) speakers: Vec<Box<str>>,
-    /// The files that the records were read from.
-    pub(super) sources: Vec<PathBuf>,
+    /// The files that the records were read from, each with its first record.
+    pub(super) sources: Vec<(PathBuf, u32)>,
     pub(super) skipped: Vec<Skipped>,
 }
 
@@ -45,22 +55,19 @@ pub struct Skipped {
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     pub start: u64,
-    pub id_start: u64,
     pub duration_s: f64,
-    pub offset_s: f64,
     pub text_len: u32,
     pub folder: u32,
     pub speaker: u32,
-    pub source: u32,
     pub line: u32,
     pub name_len: u16,
     pub id_len: u16,
+    /// Where the id starts in the name, most often; or [`ID_BEHIND`], [`ID_APART`].
+    pub id_at: u16,
     pub channel: u16,
-    /// Whether the source gave the id.
-    pub is_named: bool,
 }
 
-const _: () = assert!(size_of::<Record>() == 64 && size_of::<Utterance>() == 16);
+const _: () = assert!(size_of::<Record>() == 40 && size_of::<Utterance>() == 16);
 
 impl Manifest {
     /// Utterances in it.
@@ -97,11 +104,27 @@ impl Manifest {
         self.arena.capacity()
             + self.records.capacity() * size_of::<Record>()
             + self.spans.capacity() * size_of::<Span>()
+            + self.offsets_s.capacity() * size_of::<f64>()
             + texts.chain(paths).sum::<usize>()
     }
 
-    pub(super) fn id_of(&self, record: &Record) -> &str {
-        self.slice(record.id_start, usize::from(record.id_len))
+    pub(super) fn id_of(&self, index: u32) -> &str {
+        let record = &self.records[index as usize];
+        let start = match record.id_at {
+            ID_BEHIND => record.start + u64::from(record.name_len) + u64::from(record.text_len),
+            ID_APART => {
+                let at = self.ids_apart.partition_point(|(other, _)| *other < index);
+                self.ids_apart[at].1
+            }
+            at => record.start + u64::from(at),
+        };
+        self.slice(start, usize::from(record.id_len))
+    }
+
+    /// The file that a record was read from.
+    pub(super) fn source_of(&self, index: u32) -> &Path {
+        let behind = self.sources.partition_point(|(_, first)| *first <= index);
+        &self.sources[behind - 1].0
     }
 
     fn slice(&self, start: u64, len: usize) -> &str {
@@ -124,7 +147,7 @@ impl Utterance {
 
     /// Unique in its manifest; without blanks, commas or parentheses when it was made here.
     pub fn id(&self) -> &str {
-        self.manifest.id_of(self.record())
+        self.manifest.id_of(self.index)
     }
 
     /// The transcript as written.
@@ -146,6 +169,13 @@ impl Utterance {
         }
     }
 
+    /// The tar file that holds the recording, and its place there.
+    pub fn member(&self) -> Option<(&Path, Span)> {
+        let span = *self.manifest.spans.get(self.index as usize)?;
+        let tar = &self.manifest.folders[self.record().folder as usize];
+        (!span.is_empty()).then_some((tar.as_path(), span))
+    }
+
     /// The duration that the manifest claims.
     pub fn duration_s(&self) -> Option<f64> {
         Some(self.record().duration_s).filter(|seconds| !seconds.is_nan())
@@ -153,7 +183,8 @@ impl Utterance {
 
     /// Where the utterance starts in its recording; without one it is the whole recording.
     pub fn offset_s(&self) -> Option<f64> {
-        Some(self.record().offset_s).filter(|seconds| !seconds.is_nan())
+        let offset_s = self.manifest.offsets_s.get(self.index as usize).copied();
+        offset_s.filter(|seconds| !seconds.is_nan())
     }
 
     /// Who speaks.
@@ -168,7 +199,7 @@ impl Utterance {
 
     /// The file that says so: a manifest, a transcript of a tree, a tar file.
     pub fn manifest(&self) -> &Path {
-        &self.manifest.sources[self.record().source as usize]
+        self.manifest.source_of(self.index)
     }
 
     /// The line in it, or the sample of a tar file, counted from 1.

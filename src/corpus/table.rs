@@ -3,6 +3,7 @@
 //! recordings in `wavs/`). CSV is quoted as in RFC 4180; TSV and LJSpeech are not quoted at all.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
@@ -12,24 +13,13 @@ use std::sync::Arc;
 use csv::{ByteRecord, ReaderBuilder};
 
 use super::build::{Builder, Entry, Malformed};
+use super::json::{AUDIO, Key, TEXT};
 use super::kind::is_audio;
 use super::lines;
+use super::quotes::Watched;
 use super::{Manifest, ManifestError};
+use crate::wording::counted;
 
-const AUDIO: &[&str] = &[
-    "audio_filepath",
-    "path",
-    "wav",
-    "audio",
-    "file",
-    "filename",
-    "file_name",
-    "wav_filename",
-    "audio_path",
-    "wav_path",
-];
-const TEXT: &[&str] =
-    &["text", "sentence", "transcript", "transcription", "wrd", "normalized_text"];
 const DURATION: &[&str] = &["duration", "duration_s"];
 const OFFSET: &[&str] = &["offset", "start", "offset_s"];
 const SPEAKER: &[&str] = &["speaker", "spk_id", "speaker_id", "client_id"];
@@ -66,9 +56,10 @@ impl Columns {
         // The first name of the list that is there counts, not the first column.
         let find =
             |known: &[&str]| known.iter().find_map(|name| names.iter().position(|n| n == name));
+        let required = |(name, others): Key| find(&[name]).or_else(|| find(others));
         Some(Columns {
-            audio: find(AUDIO)?,
-            text: find(TEXT)?,
+            audio: required(AUDIO)?,
+            text: required(TEXT)?,
             duration: find(DURATION),
             offset: find(OFFSET),
             speaker: find(SPEAKER),
@@ -96,6 +87,35 @@ pub(super) fn columns(separator: Separator, start: &str) -> Option<Columns> {
     }
 }
 
+/// What keeps the first line of a table from being a header.
+pub(super) fn why_no_header(separator: Separator, first: &str) -> String {
+    let (separator, example) = match separator {
+        Separator::Comma => (',', "path,text"),
+        Separator::Tab => ('\t', "path<TAB>text"),
+    };
+    for other in [',', ';', '\t', '|'] {
+        if other != separator && Columns::tell(first.split(other)).is_some() {
+            return format!(
+                "its fields are set apart by {other:?}; expected commas in a .csv and tabs in a .tsv"
+            );
+        }
+    }
+    let names: Vec<&str> = first.split(separator).map(str::trim).collect();
+    let has = |(key, others): Key| {
+        names.iter().any(|name| {
+            let name = name.to_lowercase();
+            name == key || others.contains(&&*name)
+        })
+    };
+    match (has(AUDIO), has(TEXT)) {
+        (true, _) => format!("none of its columns is called \"text\": its header is {names:?}"),
+        (false, true) => format!("none of its columns is called \"path\": its header is {names:?}"),
+        (false, false) => format!(
+            "its first line {names:?} is no header; put the columns' names above it, such as {example}"
+        ),
+    }
+}
+
 pub(super) fn read(path: &Path, separator: Separator) -> Result<Arc<Manifest>, ManifestError> {
     let failed = |source: io::Error| ManifestError::Read { path: path.into(), source };
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -103,7 +123,12 @@ pub(super) fn read(path: &Path, separator: Separator) -> Result<Arc<Manifest>, M
     builder.start_source(path);
     let durations_s = clip_durations(folder)?;
     let is_common_voice = folder.join("clips").is_dir();
-    let mut rows = reader(separator, lines::open(path).map_err(failed)?);
+    let quotes = RefCell::default();
+    let watched = Watched {
+        input: lines::open(path).map_err(failed)?,
+        quotes: (separator == Separator::Comma).then_some(&quotes),
+    };
+    let mut rows = reader(separator, watched);
     let mut record = ByteRecord::new();
     let mut columns = None;
     loop {
@@ -135,14 +160,23 @@ pub(super) fn read(path: &Path, separator: Separator) -> Result<Arc<Manifest>, M
             Err(malformed) => builder.malformed(line, malformed),
         }
     }
+    drop(rows);
+    for line in quotes.into_inner().finish() {
+        let reason = "a double quote opens a field here and is not closed at its end; close it, and write each quote inside a field twice";
+        builder.malformed(line, Malformed::new(reason));
+    }
     builder.finish(path)
 }
 
 fn row<'a>(record: &'a ByteRecord, columns: &Columns) -> Result<Entry<'a>, Malformed> {
     if record.len() != columns.len {
+        let way_out = match record.len() > columns.len {
+            true => ": a text that holds a separator has to stand in double quotes, in a .csv",
+            false => "",
+        };
         return Err(Malformed::new(format!(
-            "{} fields where the header has {}",
-            record.len(),
+            "{} where the header has {}{way_out}",
+            counted(record.len(), "field"),
             columns.len
         )));
     }
@@ -177,7 +211,7 @@ fn clip_durations(folder: &Path) -> Result<HashMap<String, f64>, ManifestError> 
     };
     let rows = text.lines().skip(1).filter_map(|line| {
         let (clip, ms) = line.split_once('\t')?;
-        let ms: f64 = ms.trim().parse().ok()?;
+        let ms: f64 = ms.trim().parse().ok().filter(|ms| *ms > 0.0)?;
         Some((clip.to_owned(), ms / 1e3))
     });
     Ok(rows.collect())
@@ -195,7 +229,10 @@ pub(super) fn read_ljspeech(path: &Path) -> Result<Arc<Manifest>, ManifestError>
             [id, text, normalised] => {
                 (id.trim(), if normalised.trim().is_empty() { text } else { *normalised })
             }
-            _ => return Err(Malformed::new(format!("{} fields, expected 2 or 3", fields.len()))),
+            _ => {
+                let found = counted(fields.len(), "field");
+                return Err(Malformed::new(format!("{found}, expected 2 or 3")));
+            }
         };
         let name = if is_audio(id) { id.to_owned() } else { format!("{id}.wav") };
         Ok(lines::Parsed::Utterance(Entry {
@@ -269,6 +306,25 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_that_is_not_closed_swallows_no_row_in_silence() {
+        let good = "b.wav,\"say \"\"b\"\"\"\n";
+        for (text, line) in [
+            (format!("path,text\na.wav,\"x\n{}", good.repeat(40)), 2),
+            (format!("path,text\n{good}a.wav,\"x\nc.wav,y\n"), 3),
+            (format!("path,text\n{good}{good}a.wav,\"he said \"hi\" to me\"\n"), 4),
+        ] {
+            let tree = Tree::new(&[("m.csv", &text)]);
+            let error = tree.error("m.csv");
+            let want = format!("m.csv:{line}: a double quote opens a field here and is not closed");
+            assert!(error.contains(&want), "{error}");
+        }
+        let tree = Tree::new(&[("m.csv", &format!("path,text\n{good}a.wav,\"x\ny\"\n"))]);
+        assert_eq!(tree.facts("m.csv")[1].2, "x\ny");
+        let inch = Tree::new(&[("m.csv", "path,text\na.wav,a 5\" pipe\nb.wav,b\n")]);
+        assert_eq!(inch.facts("m.csv").len(), 2);
+    }
+
+    #[test]
     fn ljspeech_takes_the_normalised_text() {
         let tree = Tree::new(&[
             ("metadata.csv", "LJ1|In 1999|In nineteen ninety-nine\nLJ2|\"plain|\nLJ3|two fields\n"),
@@ -282,9 +338,7 @@ mod tests {
             assert_eq!(facts[1].0, "LJ2");
         }
         tree.write("metadata.csv", b"LJ1|a\nLJ2\n");
-        assert!(
-            tree.error("metadata.csv").starts_with("metadata.csv:2: 1 fields, expected 2 or 3")
-        );
+        assert!(tree.error("metadata.csv").starts_with("metadata.csv:2: 1 field, expected 2 or 3"));
     }
 
     #[test]
@@ -292,8 +346,8 @@ mod tests {
         for (row, want) in [
             ("a.wav,one", "m.csv:3: 2 fields where the header has 3"),
             ("a.wav,one,x", "m.csv:3: \"duration\" is \"x\", expected seconds"),
-            ("a.wav,one,-2", "m.csv:3:1: \"duration\" is -2"),
-            (",one,1", "m.csv:3:1: \"audio_filepath\" is empty"),
+            ("a.wav,one,-2", "m.csv:3: \"duration\" is -2"),
+            (",one,1", "m.csv:3: the name of its recording is empty"),
         ] {
             let tree = Tree::new(&[("m.csv", &format!("path,text,duration\nb.wav,x,1\n{row}\n"))]);
             let error = tree.error("m.csv");

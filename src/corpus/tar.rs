@@ -159,7 +159,7 @@ fn pax(mut data: &[u8]) -> (Option<String>, Option<u64>) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::super::tests::Tree;
     use super::*;
 
@@ -188,7 +188,7 @@ pub(super) mod tests {
     }
 
     /// A tar file of regular files.
-    pub(in super::super) fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+    pub(crate) fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
         let mut bytes: Vec<u8> =
             members.iter().flat_map(|(name, data)| member(name.as_bytes(), data, b'0')).collect();
         bytes.resize(bytes.len() + 1_024, 0);

@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 
 use super::random::{Purpose, stream};
+use super::read_ahead::Recording;
 use super::{DataError, Dataset, PlannedBatch};
 use crate::augment::{Augmenter, Draw};
 
@@ -68,6 +69,16 @@ pub(super) fn make(
     planned: &PlannedBatch,
     augmentation: Option<Augmentation>,
 ) -> Result<Made, DataError> {
+    make_of(dataset, planned, planned.utterances.iter().map(|_| None).collect(), augmentation)
+}
+
+/// [`make`] of recordings that were read ahead: one an utterance, none for those that were not.
+pub(super) fn make_of(
+    dataset: &Dataset,
+    planned: &PlannedBatch,
+    recordings: Vec<Option<Recording>>,
+    augmentation: Option<Augmentation>,
+) -> Result<Made, DataError> {
     let config = dataset.log_mel().config();
     let (num_frames, num_mels) = (planned.num_frames, config.num_mels);
     let row_len = num_frames * num_mels;
@@ -75,10 +86,11 @@ pub(super) fn make(
     let rows: Vec<Result<(usize, usize), DataError>> = features
         .par_chunks_exact_mut(row_len)
         .zip(planned.utterances.par_iter().zip(&planned.speeds))
+        .zip(recordings)
         .map_init(
             || dataset.log_mel().scratch(),
-            |scratch, (row, (&utterance, &speed))| {
-                let mut samples = dataset.samples(utterance, speed)?;
+            |scratch, ((row, (&utterance, &speed)), recording)| {
+                let mut samples = dataset.samples_of(utterance, speed, recording)?;
                 let num_samples = samples.len();
                 let Some(how) = augmentation else {
                     let made = dataset.log_mel().compute(scratch, &samples);

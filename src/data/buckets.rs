@@ -33,17 +33,13 @@ pub(super) fn padded_len(num_frames: usize) -> usize {
 
 /// The partition into at most `data.num_buckets` runs of similar length that pads least in all.
 /// `Err` is the utterance that is longer than a batch.
-pub(super) fn buckets(
-    lens: &[usize],
-    config: &DataConfig,
-    hop_s: f64,
-) -> Result<Vec<Bucket>, usize> {
+pub(super) fn buckets(lens: &[u32], config: &DataConfig, hop_s: f64) -> Result<Vec<Bucket>, usize> {
     let count = u32::try_from(lens.len()).expect("no memory holds four billion utterances");
     let mut order: Vec<u32> = (0..count).collect();
     order.sort_unstable_by_key(|index| (lens[*index as usize], *index));
     let mut steps: Vec<(usize, usize)> = Vec::new();
     for index in &order {
-        let padded = padded_len(lens[*index as usize]);
+        let padded = padded_len(lens[*index as usize] as usize);
         match steps.last_mut() {
             Some((len, count)) if *len == padded => *count += 1,
             _ => steps.push((padded, 1)),
@@ -156,7 +152,7 @@ mod tests {
 
     #[test]
     fn thousands_of_distinct_lengths_are_merged_and_none_is_lost() {
-        let lens: Vec<usize> = (1..5_000).map(|i| i * 8).collect();
+        let lens: Vec<u32> = (1..5_000).map(|i| i * 8).collect();
         let config = DataConfig { batch_s: 1e4, ..DataConfig::default() };
         let buckets = buckets(&lens, &config, 0.01).unwrap();
         let count: usize = buckets.iter().map(|bucket| bucket.members.len()).sum();
@@ -174,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_quadratic_penalty_shortens_the_batches_of_long_utterances_most() {
-        let lens: Vec<usize> = (0..500).map(|i| if i % 2 == 0 { 200 } else { 2_000 }).collect();
+        let lens: Vec<u32> = (0..500).map(|i| if i % 2 == 0 { 200 } else { 2_000 }).collect();
         let plain = DataConfig { batch_s: 200.0, num_buckets: 2, ..DataConfig::default() };
         let quadratic = DataConfig { quadratic_duration_s: 20.0, ..plain.clone() };
         let batch_lens = |config: &DataConfig| -> Vec<usize> {

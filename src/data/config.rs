@@ -76,6 +76,10 @@ pub struct DataConfig {
     pub prefetch_batches: usize,
     /// Memory for decoded audio.
     pub cache_audio_mb: usize,
+    /// Memory for recordings read ahead from tar files. These are read in sequence, file by file in an
+    /// order drawn each epoch, and shuffled within half of this memory. 0 reads each by its place when its
+    /// batch comes, which shuffles over the whole set and suits files that the disk cache holds.
+    pub tar_buffer_mb: usize,
 }
 
 impl Default for DataConfig {
@@ -100,6 +104,7 @@ impl Default for DataConfig {
             workers: 0,
             prefetch_batches: 4,
             cache_audio_mb: 512,
+            tar_buffer_mb: 512,
         }
     }
 }
@@ -130,6 +135,12 @@ impl DataConfig {
     /// Training recordings of `total` that may be found unreadable during a run.
     pub fn max_bad(&self, total: usize) -> usize {
         (self.max_bad_percent / 100.0 * total as f64).ceil() as usize
+    }
+
+    /// Bytes of recordings in tar files that are shuffled together: while one half of the memory is
+    /// used up, the other is read.
+    pub fn window_bytes(&self) -> u64 {
+        (self.tar_buffer_mb as u64) << 19
     }
 
     /// Threads that prepare batches.

@@ -2,40 +2,22 @@
 //! utterance has. Feasibility is judged at the fastest speed, since that copy has the fewest frames.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::io;
+use std::path::Path;
 
+use super::read_ahead::Recording;
 use super::survey::read;
-use super::{DataConfig, DataError, DropReason, Dropped, Survey, Surveyed, Utterance};
+use super::{DataConfig, DataError, DropReason, Dropped, Survey, Surveyed};
 use crate::audio::{perturbed_len, speed_perturb};
+use crate::corpus::Span;
 use crate::features::{LogMel, LogMelConfig};
 use crate::tokens::{Tokens, UnknownCharacters};
 
-/// One utterance of a [`Dataset`]: 64 bytes, since there may be millions.
-#[derive(Clone, Debug)]
-pub struct Item {
-    /// The line of the manifest.
-    pub utterance: Utterance,
-    /// Samples at normal speed.
-    pub num_samples: usize,
-    /// Length of the audio at normal speed.
-    pub duration_s: f64,
-    /// The normalised transcript, where it is not as written.
-    other_text: Option<Box<str>>,
-    samples: Option<Arc<[f32]>>,
-}
-
-const _: () = assert!(size_of::<Item>() == 64);
-
-impl Item {
-    /// The normalised transcript.
-    pub fn text(&self) -> &str {
-        self.other_text.as_deref().unwrap_or_else(|| self.utterance.text())
-    }
-}
-
 /// Utterances with their vocabulary, and what turns them into features.
 pub struct Dataset {
-    items: Vec<Item>,
+    items: Vec<Surveyed>,
+    /// Items whose recordings were known to be unreadable from the start, and why.
+    gone: Vec<(usize, String)>,
     tokens: Tokens,
     config: DataConfig,
     log_mel: LogMel,
@@ -57,7 +39,8 @@ impl Dataset {
     ) -> Result<Dataset, DataError> {
         config.validate()?;
         let mut dataset = Dataset {
-            items: Vec::with_capacity(survey.kept.len()),
+            items: survey.kept,
+            gone: survey.gone,
             tokens: tokens.clone(),
             config: config.clone(),
             log_mel: LogMel::new(features)?,
@@ -65,7 +48,7 @@ impl Dataset {
             unknown_utterances: 0,
             first_unknown: String::new(),
         };
-        for surveyed in survey.kept {
+        for surveyed in &dataset.items {
             let (_, unknown) = tokens.encode_known(surveyed.text());
             if !unknown.is_empty() {
                 if dataset.unknown_utterances == 0 {
@@ -75,16 +58,25 @@ impl Dataset {
                 dataset.unknown_utterances += 1;
                 dataset.unknown.merge(&unknown);
             }
-            let (num_samples, duration_s) = (surveyed.num_samples, surveyed.duration_s);
-            let Surveyed { utterance, other_text, samples, .. } = surveyed;
-            dataset.items.push(Item { utterance, num_samples, duration_s, other_text, samples });
         }
         Ok(dataset)
     }
 
     /// The utterances; batches refer to them by index.
-    pub fn items(&self) -> &[Item] {
+    pub fn items(&self) -> &[Surveyed] {
         &self.items
+    }
+
+    /// Items whose recordings were sound when the run began and are not any more, and why.
+    pub fn gone(&self) -> &[(usize, String)] {
+        &self.gone
+    }
+
+    /// The tar file that has to be read for an utterance, and where: none for one in memory or in a
+    /// file of its own.
+    pub(super) fn member(&self, index: usize) -> Option<(&Path, Span)> {
+        let item = &self.items[index];
+        if item.samples().is_some() { None } else { item.utterance.member() }
     }
 
     /// The classes that spell an utterance (unknown characters left out, see
@@ -93,7 +85,7 @@ impl Dataset {
         self.spell(&self.items[index])
     }
 
-    fn spell(&self, item: &Item) -> Vec<u32> {
+    fn spell(&self, item: &Surveyed) -> Vec<u32> {
         self.tokens.encode_known(item.text()).0
     }
 
@@ -109,7 +101,7 @@ impl Dataset {
 
     /// Seconds of audio at normal speed.
     pub fn audio_s(&self) -> f64 {
-        self.items.iter().map(|item| item.duration_s).sum()
+        self.items.iter().map(Surveyed::duration_s).sum()
     }
 
     /// Characters that the tokens lack, over all transcripts, and the number of utterances with some.
@@ -145,22 +137,35 @@ impl Dataset {
         let fastest = speeds.iter().copied().fold(1.0, f64::max);
         let total = self.items.len();
         let features = self.log_mel.config();
-        let items = std::mem::take(&mut self.items);
-        let (kept, infeasible): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| {
-            is_feasible(
-                features.num_frames(perturbed_len(item.num_samples, fastest)),
-                &self.spell(item),
-            )
-        });
-        self.items = kept;
-        let dropped: Vec<Dropped> = infeasible
-            .into_iter()
-            .map(|item| Dropped {
-                utterance: item.utterance,
-                reason: DropReason::Infeasible,
-                duration_s: item.duration_s,
+        let is_kept: Vec<bool> = self
+            .items
+            .iter()
+            .map(|item| {
+                let num_samples = perturbed_len(item.num_samples(), fastest);
+                is_feasible(features.num_frames(num_samples), &self.spell(item))
             })
             .collect();
+        let mut dropped = Vec::new();
+        let mut is_kept_next = is_kept.iter();
+        self.items.retain(|item| {
+            let is_kept = *is_kept_next.next().expect("there is one for each");
+            if !is_kept {
+                dropped.push(Dropped {
+                    utterance: item.utterance.clone(),
+                    reason: DropReason::Infeasible,
+                    duration_s: item.duration_s(),
+                });
+            }
+            is_kept
+        });
+        self.gone.retain(|(index, _)| is_kept[*index]);
+        // Both rise: what was removed before each is counted on from the one before it.
+        let (mut seen, mut removed) = (0, 0);
+        for (index, _) in &mut self.gone {
+            removed += is_kept[seen..*index].iter().filter(|is_kept| !**is_kept).count();
+            seen = *index;
+            *index -= removed;
+        }
         if self.items.is_empty() {
             return Err(DataError::NothingLeft {
                 total,
@@ -172,7 +177,7 @@ impl Dataset {
 
     /// Frames of an utterance at a speed.
     pub fn num_frames(&self, index: usize, speed: f64) -> usize {
-        self.log_mel.config().num_frames(perturbed_len(self.items[index].num_samples, speed))
+        self.log_mel.config().num_frames(perturbed_len(self.items[index].num_samples(), speed))
     }
 
     /// The samples of an utterance at a speed, from memory when they are there.
@@ -180,18 +185,32 @@ impl Dataset {
     /// # Errors
     /// When the recording cannot be read any more, or is another one.
     pub fn samples(&self, index: usize, speed: f64) -> Result<Cow<'_, [f32]>, DataError> {
+        self.samples_of(index, speed, None)
+    }
+
+    /// [`Dataset::samples`] of a recording whose bytes were read ahead, or could not be.
+    pub(super) fn samples_of(
+        &self,
+        index: usize,
+        speed: f64,
+        recording: Option<Recording>,
+    ) -> Result<Cow<'_, [f32]>, DataError> {
         let item = &self.items[index];
-        let samples: Cow<[f32]> = match &item.samples {
+        let samples: Cow<[f32]> = match item.samples() {
             Some(samples) => Cow::Borrowed(samples),
             None => {
                 let rate_hz = self.log_mel.config().sample_rate_hz;
-                let read = read(&item.utterance, &self.config, rate_hz);
+                let bytes = recording.as_ref().map(|recording| match recording {
+                    Ok(bytes) => Ok(bytes.as_slice()),
+                    Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+                });
+                let read = read(&item.utterance, bytes, &self.config, rate_hz);
                 let id = || item.utterance.id().to_owned();
                 let samples = read.map_err(|source| DataError::Audio { id: id(), source })?.samples;
-                if samples.len() != item.num_samples {
+                if samples.len() != item.num_samples() {
                     return Err(DataError::Changed {
                         id: id(),
-                        surveyed: item.num_samples,
+                        surveyed: item.num_samples(),
                         found: samples.len(),
                     });
                 }
@@ -204,6 +223,7 @@ impl Dataset {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::Utterance;
     use super::super::survey::survey;
     use super::super::survey::tests::corpus;
     use super::*;
@@ -214,7 +234,11 @@ pub(super) mod tests {
         parts: &[(usize, &str)],
         config: &DataConfig,
     ) -> Dataset {
-        let survey = survey(corpus(scratch, parts), config, 16_000, &|| {}).unwrap();
+        of_utterances(corpus(scratch, parts), config)
+    }
+
+    pub(crate) fn of_utterances(utterances: Vec<Utterance>, config: &DataConfig) -> Dataset {
+        let survey = survey(utterances, config, 16_000, &|| {}).unwrap();
         let tokens = Tokens::from_transcripts(["abcdefgh "]).unwrap();
         Dataset::new(survey, &tokens, &LogMelConfig::default(), config).unwrap()
     }

@@ -1,7 +1,6 @@
 //! Faults of the data as a whole. All of them are the user's to mend, so each lists places.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use super::{Fault, ManifestError};
@@ -9,9 +8,16 @@ use crate::audio::AudioError;
 use crate::augment::AugmentError;
 use crate::features::FeatureError;
 use crate::tokens::UnknownCharacters;
+use crate::wording::{counted, of_each_kind};
 
-/// Problems of one kind that are shown.
+/// Problems of one fault that are shown, if they differ in more than names and numbers.
 const SHOWN: usize = 3;
+
+/// Places of others that are shown.
+const SHOWN_PLACES: usize = 5;
+
+/// Problems of one fault that are kept.
+const KEPT: usize = 100;
 
 /// One broken utterance.
 #[derive(Clone, Debug)]
@@ -41,26 +47,56 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// The problems by kind, each kind with its count and its first places.
-fn list(problems: &[Problem]) -> String {
-    let mut kinds: BTreeMap<Fault, Vec<&Problem>> = BTreeMap::new();
-    for problem in problems {
-        kinds.entry(problem.fault).or_default().push(problem);
-    }
-    let mut text = String::new();
-    for (fault, problems) in kinds {
-        let _ = write!(text, "\n  {} {fault}:", problems.len());
-        for problem in problems.iter().take(SHOWN) {
-            let _ = write!(text, "\n    {problem}");
-        }
-        if problems.len() > SHOWN {
-            let _ = write!(text, "\n    and {} more", problems.len() - SHOWN);
-        }
-    }
-    text
+/// Broken utterances by fault: all are counted, the first of each fault are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Problems {
+    by_fault: BTreeMap<Fault, (usize, Vec<Problem>)>,
 }
 
-fn counted(padded_s: f64, counted_s: f64) -> String {
+impl Problems {
+    /// Adds one.
+    pub fn push(&mut self, problem: Problem) {
+        let (count, first) = self.by_fault.entry(problem.fault).or_default();
+        *count += 1;
+        if first.len() < KEPT {
+            first.push(problem);
+        }
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> usize {
+        self.by_fault.values().map(|(count, _)| count).sum()
+    }
+
+    /// Each fault with its count and the first of its utterances.
+    pub fn by_fault(&self) -> impl Iterator<Item = (Fault, usize, &[Problem])> {
+        self.by_fault.iter().map(|(fault, (count, first))| (*fault, *count, first.as_slice()))
+    }
+}
+
+impl std::fmt::Display for Problems {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        for (fault, count, first) in self.by_fault() {
+            write!(f, "\n  {count} {}:", fault.sentence(count))?;
+            let shown = of_each_kind(first, SHOWN, |problem| &problem.reason);
+            for problem in &shown {
+                write!(f, "\n    {problem}")?;
+            }
+            if count > shown.len() {
+                let is_shown = |problem: &Problem| shown.iter().any(|s| std::ptr::eq(*s, problem));
+                let rest = first.iter().filter(|problem| !is_shown(problem));
+                let mut places: Vec<String> = rest.map(Problem::place).take(SHOWN_PLACES).collect();
+                if count - shown.len() > places.len() {
+                    places.push("...".into());
+                }
+                write!(f, "\n    and {} more: {}", count - shown.len(), places.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn penalised(padded_s: f64, counted_s: f64) -> String {
     if counted_s > padded_s {
         format!(", counted as {counted_s:.2} s by data.quadratic_duration_s")
     } else {
@@ -75,10 +111,10 @@ pub enum DataError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// Utterances are broken.
-    #[error("{} of {total} utterances cannot be used:{}", problems.len(), list(problems))]
+    #[error("{} of {} cannot be used:{problems}", problems.total(), counted(*total, "utterance"))]
     Broken {
-        /// All of them; the message shows the first of each kind.
-        problems: Vec<Problem>,
+        /// What is wrong with them.
+        problems: Problems,
         /// Utterances looked at.
         total: usize,
     },
@@ -92,7 +128,7 @@ pub enum DataError {
     },
     /// An utterance is longer than a batch may be.
     #[error(
-        "utterance {id:?} pads to {padded_s:.2} s (at its slowest speed{counted}) but data.batch_s is {batch_s}; raise data.batch_s or lower data.max_duration_s", counted = counted(*padded_s, *counted_s)
+        "utterance {id:?} pads to {padded_s:.2} s (at its slowest speed{penalised}) but data.batch_s is {batch_s}; raise data.batch_s or lower data.max_duration_s", penalised = penalised(*padded_s, *counted_s)
     )]
     LongerThanBatch {
         /// The longest utterance.
@@ -119,7 +155,7 @@ pub enum DataError {
     Features(#[from] FeatureError),
     /// Transcripts hold characters the model cannot spell.
     #[error(
-        "{utterances} utterances hold {unknown}; correct the transcripts, or set data.normalizer = \"basic\"; first: {first}"
+        "{} with {unknown}; correct the transcripts, or set data.normalizer = \"basic\"; first: {first}", counted(*utterances, "transcript")
     )]
     UnknownCharacters {
         /// How many utterances.

@@ -1,6 +1,7 @@
 //! Kinds of faults, so that a thousand recordings with one fault are one line and not a thousand.
 
 use crate::audio::AudioError;
+use crate::wording::plural;
 
 /// What kind of fault makes an utterance unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +35,9 @@ impl Fault {
     pub fn of(error: &AudioError) -> Fault {
         match error {
             AudioError::Open { .. } => Fault::NotFound,
-            AudioError::NotAudio { .. } | AudioError::Unsupported { .. } => Fault::NotAudio,
+            AudioError::NotAudio { .. }
+            | AudioError::Unsupported { .. }
+            | AudioError::Shortened { .. } => Fault::NotAudio,
             AudioError::Truncated { .. } => Fault::Truncated,
             AudioError::Empty { .. } | AudioError::NoSamples { .. } => Fault::NoSamples,
             AudioError::NotFinite { .. } => Fault::NotFinite,
@@ -61,22 +64,38 @@ impl Fault {
             Fault::EmptyText => "empty_text",
         }
     }
-}
 
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(match self {
-            Fault::NotFound => "recordings cannot be opened",
-            Fault::Unreadable => "recordings cannot be decoded",
-            Fault::NotAudio => "files are no audio that can be read",
-            Fault::Truncated => "recordings are truncated",
-            Fault::NoSamples => "recordings hold no samples",
-            Fault::NotFinite => "recordings hold NaN or infinite samples",
-            Fault::SampleRate => "recordings have another sample rate",
-            Fault::Channels => "recordings have another number of channels",
-            Fault::Segment => "segments do not lie within their recordings",
-            Fault::Duration => "durations in the manifest are not those of the audio",
-            Fault::EmptyText => "transcripts are empty",
-        })
+    /// A sentence that starts after its count.
+    pub fn sentence(self, count: usize) -> &'static str {
+        let (one, many) = match self {
+            Fault::NotFound => ("recording cannot be opened", "recordings cannot be opened"),
+            Fault::Unreadable => ("recording cannot be decoded", "recordings cannot be decoded"),
+            Fault::NotAudio => {
+                ("file is no audio that can be read", "files are no audio that can be read")
+            }
+            Fault::Truncated => ("recording is truncated", "recordings are truncated"),
+            Fault::NoSamples => ("recording holds no samples", "recordings hold no samples"),
+            Fault::NotFinite => (
+                "recording holds NaN or infinite samples",
+                "recordings hold NaN or infinite samples",
+            ),
+            Fault::SampleRate => {
+                ("recording has another sample rate", "recordings have another sample rate")
+            }
+            Fault::Channels => (
+                "recording has another number of channels",
+                "recordings have another number of channels",
+            ),
+            Fault::Segment => (
+                "segment does not lie within its recording",
+                "segments do not lie within their recordings",
+            ),
+            Fault::Duration => (
+                "duration in the manifest is not that of the audio",
+                "durations in the manifest are not those of the audio",
+            ),
+            Fault::EmptyText => ("transcript is empty", "transcripts are empty"),
+        };
+        plural(count, one, many)
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! A training recording that cannot be read any more is left out of its batch, named once and counted, up
 //! to `data.max_bad_percent`; evaluation ends with it, since an error rate over the rest is another set's.
-//! Dropping a loader stops and joins its threads.
+//! Recordings in tar files are read in sequence by a thread of their own, and a batch is begun when all of
+//! its are there. Dropping a loader stops and joins its threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +16,11 @@ use std::thread::JoinHandle;
 use rayon::ThreadPoolBuilder;
 use tracing::warn;
 
-use super::batch::{Augmentation, Made, make};
+use super::batch::{Augmentation, Made, make, make_of};
+use super::read_ahead::ReadAhead;
 use super::{Batch, Cursor, DataConfig, DataError, Dataset, Sampler};
 use crate::augment::Augmenter;
+use crate::corpus::ReadCounts;
 
 /// Training batches for ever, each with its place. [`Sampler::advance`] of the last place seen is
 /// where a resumed run starts.
@@ -25,6 +28,7 @@ pub struct TrainLoader {
     made: Ahead<(Cursor, Made)>,
     dataset: Arc<Dataset>,
     left_out: BTreeSet<usize>,
+    read_ahead: Option<Arc<ReadAhead>>,
 }
 
 /// One pass over a dataset by length, nothing augmented.
@@ -33,10 +37,11 @@ pub struct EvalLoader {
 }
 
 impl TrainLoader {
-    /// Starts at `start`; the batches are those of an uninterrupted run from there on.
+    /// Starts at `start`; the batches are those of an uninterrupted run from there on. Recordings that
+    /// have gone bad since the run began are named.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// When no thread can be started, or more than `data.max_bad_percent` have gone bad.
     pub fn new(
         dataset: Arc<Dataset>,
         sampler: Arc<Sampler>,
@@ -49,12 +54,36 @@ impl TrainLoader {
         let after = Arc::clone(&sampler);
         let places = std::iter::successors(Some(first), move |at| Some(after.advance(*at)));
         let data = Arc::clone(&dataset);
-        let made = Ahead::start(dataset.config(), places, move |at| {
+        let is_read = (0..dataset.items().len()).any(|index| dataset.member(index).is_some());
+        let reading = sampler.reading(first).filter(|_| is_read);
+        let start = |(order, max_bytes)| {
+            ReadAhead::start(Arc::clone(&dataset), first.epoch, order, max_bytes)
+        };
+        let read_ahead = reading.map(start).transpose()?.map(Arc::new);
+        let (plan, reading) = (Arc::clone(&sampler), read_ahead.clone());
+        // On the loader's thread: workers never wait for the disk that a tar file is on.
+        let batches = places.map(move |at| {
+            let planned = plan.batch(at);
+            let take = |utterance: &usize| reading.as_ref()?.take(at.epoch, *utterance);
+            let recordings = planned.utterances.iter().map(take).collect::<Vec<_>>();
+            (at, planned, recordings)
+        });
+        let made = Ahead::start(dataset.config(), batches, move |(at, planned, recordings)| {
             let augmentation =
                 Augmentation { augmenter: &augmenter, seed: sampler.seed(), epoch: at.epoch };
-            Ok((at, make(&data, &sampler.batch(at), Some(augmentation))?))
+            Ok((at, make_of(&data, &planned, recordings, Some(augmentation))?))
         })?;
-        Ok(TrainLoader { made, dataset, left_out: BTreeSet::new() })
+        let gone = dataset.gone().to_vec();
+        let mut loader = TrainLoader { made, dataset, left_out: BTreeSet::new(), read_ahead };
+        for (utterance, reason) in gone {
+            loader.leave_out(utterance, &reason)?;
+        }
+        Ok(loader)
+    }
+
+    /// What reading tar files in sequence took so far, and the most bytes that waited for their batch.
+    pub fn read_counts(&self) -> Option<(ReadCounts, u64)> {
+        Some(self.read_ahead.as_ref()?.counts())
     }
 
     /// Utterances that could not be read any more, by their index in the dataset.
@@ -63,14 +92,14 @@ impl TrainLoader {
     }
 
     /// Names an utterance the first time it is left out.
-    fn leave_out(&mut self, utterance: usize, error: DataError) -> Result<(), DataError> {
+    fn leave_out(&mut self, utterance: usize, error: &str) -> Result<(), DataError> {
         if !self.left_out.insert(utterance) {
             return Ok(());
         }
         let (count, total) = (self.left_out.len(), self.dataset.items().len());
         let config = self.dataset.config();
         if count > config.max_bad(total) {
-            let (limit_percent, last) = (config.max_bad_percent, error.to_string());
+            let (limit_percent, last) = (config.max_bad_percent, error.to_owned());
             return Err(DataError::TooManyBad { count, total, limit_percent, last });
         }
         let place = self.dataset.items()[utterance].utterance.place();
@@ -89,7 +118,7 @@ impl Iterator for TrainLoader {
                 Err(error) => return Some(Err(error)),
             };
             for (utterance, error) in made.unreadable {
-                if let Err(error) = self.leave_out(utterance, error) {
+                if let Err(error) = self.leave_out(utterance, &error.to_string()) {
                     self.made.stop();
                     return Some(Err(error));
                 }
@@ -97,6 +126,15 @@ impl Iterator for TrainLoader {
             if let Some(batch) = made.batch {
                 return Some(Ok((at, batch)));
             }
+        }
+    }
+}
+
+impl Drop for TrainLoader {
+    fn drop(&mut self) {
+        // The loader's thread may be waiting for a disk, and is about to be joined.
+        if let Some(read_ahead) = &self.read_ahead {
+            read_ahead.close();
         }
     }
 }
@@ -215,7 +253,8 @@ impl<T> Drop for Ahead<T> {
 #[cfg(test)]
 mod tests {
     use super::super::batch::tests::varied;
-    use super::super::dataset::tests::dataset;
+    use super::super::dataset::tests::{dataset, of_utterances};
+    use super::super::survey::tests::{corpus, shards};
     use super::*;
     use crate::audio::tests::Scratch;
     use crate::data::Padding;
@@ -332,6 +371,153 @@ mod tests {
         let mut loader = train(&scratch, &data, Cursor::default());
         assert_eq!(loader.by_ref().take(3 * n).filter(Result::is_err).count(), 0);
         assert_eq!(loader.left_out().iter().copied().collect::<Vec<_>>(), [3, 22]);
+    }
+
+    /// In six tar files and three files of their own, none of them in memory.
+    fn in_shards(scratch: &Scratch, workers: usize) -> Arc<Dataset> {
+        let config = DataConfig { cache_audio_mb: 0, max_bad_percent: 20.0, ..config(workers) };
+        Arc::new(of_utterances(shards(scratch, &parts(), 6, 3), &config))
+    }
+
+    #[test]
+    fn tar_files_are_read_once_an_epoch_from_front_to_back() {
+        let scratch = Scratch::new("loader-shards");
+        let data = in_shards(&scratch, 2);
+        let n = Sampler::train(&data, 11, Padding::Bucket).unwrap().batches_per_epoch();
+        let mut loader = train(&scratch, &data, Cursor::default());
+        for epoch in 0..3 {
+            let mut seen: Vec<usize> =
+                loader.by_ref().take(n).flat_map(|batch| batch.unwrap().1.utterances).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..23).collect::<Vec<_>>(), "epoch {epoch}");
+        }
+        let (counts, _) = loader.read_counts().unwrap();
+        // Those in files of their own are none of these, and no more than an epoch is read ahead.
+        assert!((60..60 + 40).contains(&counts.recordings), "{counts:?}");
+        // A file that is still open is begun again in the next epoch: its one way back.
+        let epochs = counts.recordings.div_ceil(20);
+        assert!(counts.opened + counts.backward <= 6 * epochs, "{counts:?}");
+        assert!(
+            train(&scratch, &Arc::new(dataset(&scratch, &parts(), &config(1))), Cursor::default())
+                .read_counts()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn what_is_in_memory_is_not_read_and_the_order_is_the_same() {
+        let scratch = Scratch::new("loader-shards-cached");
+        let parts: Vec<(usize, &str)> = (0..23).map(|i| (6_000 + i * 611, "abc")).collect();
+        let utterances = shards(&scratch, &parts, 6, 3);
+        let take = |cache_audio_mb| {
+            let config = DataConfig { cache_audio_mb, ..config(2) };
+            let data = Arc::new(of_utterances(utterances.clone(), &config));
+            let mut loader = train(&scratch, &data, Cursor::default());
+            let batches: Vec<_> = loader.by_ref().take(60).map(Result::unwrap).collect();
+            (batches, loader.read_counts().map(|(counts, _)| counts))
+        };
+        let (read, counts) = take(0);
+        assert!(counts.unwrap().recordings >= 100);
+        let (some, counts) = take(1);
+        // 1 MiB holds most of the 23: few are read, and no more than an epoch ahead.
+        let counts = counts.unwrap();
+        let whole = read.last().unwrap().0.epoch as usize + 1;
+        let each = counts.recordings / whole;
+        assert!((1..10).contains(&each), "{counts:?} in {whole} epochs");
+        let (all, counts) = take(512);
+        assert_eq!(counts, None);
+        assert!(read == some && some == all);
+    }
+
+    #[test]
+    fn a_sequence_from_tar_files_resumes_and_no_thread_changes_it() {
+        let scratch = Scratch::new("loader-shards-resume");
+        let (one, data) = (in_shards(&scratch, 1), in_shards(&scratch, 3));
+        let sampler = Sampler::train(&data, 11, Padding::Bucket).unwrap();
+        let n = sampler.batches_per_epoch();
+        let take = |data, start, count| -> Vec<(Cursor, Batch)> {
+            train(&scratch, data, start).take(count).map(Result::unwrap).collect()
+        };
+        let whole = take(&data, Cursor::default(), 2 * n + 2);
+        assert!(take(&one, Cursor::default(), 2 * n + 2) == whole);
+        for cut in [1, n / 2, n - 1, n, n + 2] {
+            let start = sampler.advance(whole[cut - 1].0);
+            assert!(take(&data, start, whole.len() - cut) == whole[cut..], "from {start:?}");
+        }
+        // Read by place, the same utterances make the same features in another order.
+        let by_place = DataConfig { tar_buffer_mb: 0, ..data.config().clone() };
+        let by_place = Arc::new(of_utterances(shards(&scratch, &parts(), 6, 3), &by_place));
+        assert!(train(&scratch, &by_place, Cursor::default()).read_counts().is_none());
+        let labels = |batches: Vec<(Cursor, Batch)>| {
+            let rows = batches
+                .into_iter()
+                .flat_map(|(_, batch)| batch.utterances.into_iter().zip(batch.frame_lens));
+            rows.collect::<BTreeSet<_>>()
+        };
+        assert_eq!(
+            labels(take(&data, Cursor::default(), n)),
+            labels(take(&by_place, Cursor::default(), n))
+        );
+    }
+
+    #[test]
+    fn a_tar_file_that_vanishes_costs_its_utterances_and_a_resumed_run_is_the_same() {
+        let scratch = Scratch::new("loader-shards-bad");
+        let data = in_shards(&scratch, 2);
+        let sampler = Sampler::train(&data, 11, Padding::Bucket).unwrap();
+        let n = sampler.batches_per_epoch();
+        std::fs::remove_file(scratch.0.join("s4.tar")).unwrap();
+        let mut loader = train(&scratch, &data, Cursor::default());
+        let bad: Vec<_> = loader.by_ref().take(2 * n).map(Result::unwrap).collect();
+        let left_out: Vec<&str> =
+            loader.left_out().iter().map(|index| data.items()[*index].utterance.id()).collect();
+        assert_eq!(left_out, ["u4", "u10", "u16"]);
+        drop(loader);
+        for cut in [1, n - 1] {
+            let start = sampler.advance(bad[cut - 1].0);
+            let tail: Vec<_> =
+                train(&scratch, &data, start).take(2 * n - cut).map(Result::unwrap).collect();
+            assert!(tail == bad[cut..], "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_goes_on_names_what_went_bad_and_its_batches_stay() {
+        use super::super::{Lengths, survey, survey_again};
+        use crate::features::LogMelConfig;
+        use crate::tokens::Tokens;
+        let scratch = Scratch::new("loader-gone");
+        let config = DataConfig { cache_audio_mb: 0, max_bad_percent: 10.0, ..config(2) };
+        let utterances = corpus(&scratch, &parts());
+        let began = survey(utterances.clone(), &config, 16_000, &|| {}).unwrap();
+        let lengths = Lengths::of(&began, 16_000);
+        let tokens = Tokens::from_transcripts(["abcdefgh "]).unwrap();
+        let dataset = |survey| {
+            Arc::new(Dataset::new(survey, &tokens, &LogMelConfig::default(), &config).unwrap())
+        };
+        let data = dataset(began);
+        for name in ["u3.wav", "u22.wav"] {
+            std::fs::remove_file(scratch.0.join(name)).unwrap();
+        }
+        let again = survey_again(utterances.clone(), &config, 16_000, Some(&lengths), &|| {});
+        let again = dataset(again.unwrap());
+        let whole: Vec<_> =
+            train(&scratch, &data, Cursor::default()).take(30).map(Result::unwrap).collect();
+        let mut resumed = train(&scratch, &again, Cursor::default());
+        assert_eq!(resumed.left_out().iter().copied().collect::<Vec<_>>(), [3, 22], "at once");
+        assert!(resumed.by_ref().take(30).map(Result::unwrap).collect::<Vec<_>>() == whole);
+        std::fs::remove_file(scratch.0.join("u7.wav")).unwrap();
+        std::fs::remove_file(scratch.0.join("u8.wav")).unwrap();
+        let again = survey_again(utterances, &config, 16_000, Some(&lengths), &|| {}).unwrap();
+        let sampler = Sampler::train(&data, 11, Padding::Bucket).unwrap();
+        let error = TrainLoader::new(
+            dataset(again),
+            Arc::new(sampler),
+            Arc::new(varied(&scratch)),
+            Cursor::default(),
+        );
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("data.max_bad_percent") && error.contains("of 23"), "{error}");
     }
 
     #[test]

@@ -5,16 +5,20 @@ use std::path::{Path, PathBuf};
 
 pub use crate::corpus::{ManifestError, Utterance};
 
-/// Reads several manifests, one after the other. Ids need only differ within one manifest.
+/// Reads several manifests, one after the other, all of them whatever is wrong with one. Ids need only
+/// differ within one manifest.
 ///
 /// # Errors
-/// See [`ManifestError`].
-pub fn read_all(paths: &[PathBuf]) -> Result<Vec<Utterance>, ManifestError> {
-    let mut utterances = Vec::new();
+/// What is wrong with each.
+pub fn read_all(paths: &[PathBuf]) -> Result<Vec<Utterance>, Vec<ManifestError>> {
+    let (mut utterances, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
-        utterances.extend(read(path)?);
+        match read(path) {
+            Ok(more) => utterances.extend(more),
+            Err(error) => errors.push(error),
+        }
     }
-    Ok(utterances)
+    if errors.is_empty() { Ok(utterances) } else { Err(errors) }
 }
 
 /// Reads one manifest.
@@ -25,7 +29,7 @@ pub fn read(path: &Path) -> Result<Vec<Utterance>, ManifestError> {
     let manifest = crate::corpus::read(path)?;
     for skipped in manifest.skipped() {
         tracing::warn!(
-            "{}: left out {} times: {} (first: {})",
+            "{}: left out {}: {} (first: {})",
             path.display(),
             skipped.count,
             skipped.reason,

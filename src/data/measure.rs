@@ -5,8 +5,17 @@ use sha2::{Digest, Sha256};
 
 use crate::audio::Waveform;
 
-/// Frames below this are silent: -60 dB of full scale.
+/// Frames below this are silent, -60 dB of full scale,
 const SILENCE: f64 = 1e-6;
+
+/// in a quiet recording those that lie 40 dB below its loudest,
+const PAUSE: f64 = 1e-4;
+
+/// and anywhere those that hold no more than the rounding of 16 bits: -90 dB.
+const ROUNDING: f64 = 1e-9;
+
+/// A recording is quiet where no frame reaches this: -50 dB.
+const QUIET: f64 = 1e-5;
 
 /// Length of a frame.
 const FRAME_S: f64 = 0.02;
@@ -29,7 +38,10 @@ pub struct Measured {
     pub num_channels: usize,
     /// The largest magnitude.
     pub peak: f32,
-    /// Share of the frames below -60 dB of full scale.
+    /// Power of the loudest frame.
+    pub loudest: f64,
+    /// Share of the frames that are silent: below -60 dB of full scale, in a quiet recording 40 dB below
+    /// its loudest.
     pub silent_share: f32,
     /// Runs of samples that stay at full scale.
     pub clipped_runs: usize,
@@ -38,34 +50,44 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Whether no frame holds anything.
+    /// Whether no frame holds more than rounding.
     pub fn is_silent(&self) -> bool {
-        self.silent_share >= 1.0
+        self.loudest < ROUNDING
+    }
+
+    /// Whether there is something, and hardly to be heard.
+    pub fn is_quiet(&self) -> bool {
+        !self.is_silent() && self.loudest < QUIET
     }
 
     /// Measures a recording as it is read.
     pub fn of(waveform: &Waveform) -> Measured {
         let samples = &waveform.samples;
+        let (loudest, silent_share) = loudness(samples, waveform.sample_rate_hz);
         let peak = samples.iter().fold(0.0_f32, |peak, x| peak.max(x.abs()));
         Measured {
             recorded_hz: waveform.recorded_hz,
             num_channels: waveform.num_channels,
             peak,
-            silent_share: silent_share(samples, waveform.sample_rate_hz),
+            loudest,
+            silent_share,
             clipped_runs: clipped_runs(samples, peak),
             fingerprint: fingerprint(samples),
         }
     }
 }
 
-fn silent_share(samples: &[f32], sample_rate_hz: u32) -> f32 {
+/// The power of the loudest frame and the share of the silent ones.
+fn loudness(samples: &[f32], sample_rate_hz: u32) -> (f64, f32) {
     let frame_len = ((FRAME_S * f64::from(sample_rate_hz)) as usize).max(1);
-    let frames = samples.chunks(frame_len);
-    let (silent, total) = frames.fold((0, 0), |(silent, total), frame| {
-        let power = frame.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / frame.len() as f64;
-        (silent + usize::from(power < SILENCE), total + 1)
-    });
-    if total > 0 { silent as f32 / total as f32 } else { 1.0 }
+    let power = |frame: &[f32]| {
+        frame.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / frame.len() as f64
+    };
+    let powers: Vec<f64> = samples.chunks(frame_len).map(power).collect();
+    let loudest = powers.iter().copied().fold(0.0, f64::max);
+    let silence = (loudest * PAUSE).clamp(ROUNDING, SILENCE);
+    let silent = powers.iter().filter(|power| **power < silence).count();
+    (loudest, if powers.is_empty() { 1.0 } else { silent as f32 / powers.len() as f32 })
 }
 
 /// Relative to the peak, since a gain or a lossy format moves where a recorder clipped; one sample at the
@@ -113,6 +135,33 @@ mod tests {
         assert_eq!(measured(&[0.0; 900], 16_000).silent_share, 1.0);
         assert_eq!(measured(&tone(200.0, 8_000, 900), 8_000).silent_share, 0.0);
         assert_eq!(measured(&[], 8_000).silent_share, 1.0);
+    }
+
+    #[test]
+    fn a_quiet_recording_is_not_a_silent_one() {
+        let at = |gain: f32| {
+            let mut samples = tone(200.0, 16_000, 16_000);
+            samples[8_000..].fill(0.0);
+            samples.iter_mut().for_each(|x| *x *= gain);
+            measured(&samples, 16_000)
+        };
+        for (gain, is_quiet, is_silent) in [
+            (1.0, false, false),
+            (1e-2, false, false),
+            (3e-3, true, false),
+            (2e-4, true, false),
+            (5e-5, false, true),
+            (0.0, false, true),
+        ] {
+            let measured = at(gain);
+            assert_eq!(
+                (measured.is_quiet(), measured.is_silent()),
+                (is_quiet, is_silent),
+                "{gain}"
+            );
+            let share = if is_silent { 1.0 } else { 0.5 };
+            assert_eq!(measured.silent_share, share, "{gain}");
+        }
     }
 
     #[test]

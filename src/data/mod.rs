@@ -12,22 +12,28 @@ pub mod dataset;
 mod error;
 mod fault;
 pub mod fix;
+pub mod lengths;
 pub mod loader;
 pub mod manifest;
 mod measure;
 mod permutation;
 mod random;
+mod read_ahead;
 pub mod report;
 pub mod sampler;
+mod shard_order;
 pub mod survey;
 
 pub use batch::Batch;
 pub use config::{DataConfig, DurationMismatch, EmptyText};
-pub use dataset::{Dataset, Item};
-pub use error::{DataError, Problem};
+pub use dataset::Dataset;
+pub use error::{DataError, Problem, Problems};
 pub use fault::Fault;
+pub use lengths::{Lengths, LengthsError};
 pub use loader::{EvalLoader, TrainLoader};
 pub use manifest::{ManifestError, Utterance};
 pub use measure::Measured;
 pub use sampler::{Cursor, Padding, PlannedBatch, Sampler};
-pub use survey::{Depth, DropReason, Dropped, Findings, Survey, Surveyed, inspect, survey};
+pub use survey::{
+    Depth, DropReason, Dropped, Findings, Survey, Surveyed, inspect, survey, survey_again,
+};

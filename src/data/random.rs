@@ -23,6 +23,8 @@ pub(super) enum Purpose {
     Gain = 7,
     /// Dither of one utterance.
     Dither = 8,
+    /// The order of tar files and what is shuffled of them.
+    Shards = 9,
 }
 
 /// The stream of one purpose in one epoch; `index` is a bucket or an utterance.

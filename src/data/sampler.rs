@@ -3,7 +3,10 @@
 //! Utterances of similar length share a bucket. A batch is bounded by its padded length times its
 //! count; a bound on the sum of lengths lets one long utterance blow up a batch of short ones. A batch is
 //! a pure function of (seed, epoch, place): a run is resumed by asking for the next one, and neither
-//! earlier epochs nor earlier batches are played again.
+//! earlier epochs nor earlier batches are played again. Utterances in tar files are shuffled within what is
+//! read of these in sequence ([`super::shard_order`]), others over the whole set.
+
+use std::sync::Arc;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -11,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::buckets::{Bucket, buckets, padded_len};
 use super::permutation::Permutation;
 use super::random::{Purpose, stream};
+use super::shard_order::{Queues, ShardOrder, ShardPlan};
 use super::{DataConfig, DataError, Dataset, balance};
 use crate::audio::perturbed_len;
 use crate::features::LogMelConfig;
@@ -58,8 +62,10 @@ pub struct Sampler {
     padding: Padding,
     config: DataConfig,
     /// Samples of each utterance, and what counts their frames.
-    num_samples: Vec<usize>,
+    num_samples: Vec<u32>,
     features: LogMelConfig,
+    /// The order of what lies in tar files and is read in sequence.
+    shards: Option<ShardOrder>,
 }
 
 impl Sampler {
@@ -69,7 +75,13 @@ impl Sampler {
     /// [`DataError::LongerThanBatch`] when an utterance exceeds `data.batch_s` on its own,
     /// [`DataError::NothingLeft`] when there is none.
     pub fn train(dataset: &Dataset, seed: u64, padding: Padding) -> Result<Sampler, DataError> {
-        Sampler::new(dataset, seed, dataset.config().speeds.clone(), padding)
+        let mut sampler = Sampler::new(dataset, seed, dataset.config().speeds.clone(), padding)?;
+        let window_bytes = dataset.config().window_bytes();
+        if window_bytes > 0 {
+            let member = |index: usize| dataset.items()[index].utterance.member();
+            sampler.shards = ShardOrder::new(&sampler.num_samples, window_bytes, member);
+        }
+        Ok(sampler)
     }
 
     /// Buckets for evaluation: every utterance as it was recorded.
@@ -86,7 +98,7 @@ impl Sampler {
         speeds: Vec<f64>,
         padding: Padding,
     ) -> Result<Sampler, DataError> {
-        let num_samples = dataset.items().iter().map(|item| item.num_samples).collect();
+        let num_samples = dataset.items().iter().map(|item| item.num_samples() as u32).collect();
         let features = dataset.log_mel().config();
         Sampler::of_lengths(
             num_samples,
@@ -99,13 +111,13 @@ impl Sampler {
         )
     }
 
-    /// A sampler of utterances of which only the lengths are known: it takes 12 bytes for each. `id` names
+    /// A sampler of utterances of which only the lengths are known: it takes 8 bytes for each. `id` names
     /// the one that is longer than a batch.
     ///
     /// # Errors
     /// As [`Sampler::train`].
     pub fn of_lengths(
-        num_samples: Vec<usize>,
+        num_samples: Vec<u32>,
         config: &DataConfig,
         features: &LogMelConfig,
         speeds: Vec<f64>,
@@ -120,12 +132,13 @@ impl Sampler {
             });
         }
         let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
-        let num_frames = |len: &usize| features.num_frames(perturbed_len(*len, slowest));
-        let lens: Vec<usize> = num_samples.iter().map(num_frames).collect();
+        let num_frames =
+            |len: &u32| features.num_frames(perturbed_len(*len as usize, slowest)) as u32;
+        let lens: Vec<u32> = num_samples.iter().map(num_frames).collect();
         let buckets = buckets(&lens, config, features.hop_s()).map_err(|_| {
             // The longest of all, not the first that is too long: its length is what to allow.
             let longest = (0..lens.len()).max_by_key(|&index| lens[index]).unwrap_or(0);
-            let padded_s = padded_len(lens[longest]) as f64 * features.hop_s();
+            let padded_s = padded_len(lens[longest] as usize) as f64 * features.hop_s();
             DataError::LongerThanBatch {
                 id: id(longest),
                 padded_s,
@@ -137,7 +150,8 @@ impl Sampler {
         let none = Vec::new;
         let config = DataConfig { train: none(), dev: none(), test: none(), ..config.clone() };
         let features = features.clone();
-        Ok(Sampler { buckets, seed, speeds, padding, config, num_samples, features })
+        let shards = None;
+        Ok(Sampler { buckets, seed, speeds, padding, config, num_samples, features, shards })
     }
 
     /// The seed of this order.
@@ -188,23 +202,81 @@ impl Sampler {
         }
     }
 
-    /// The batch at a place, which must lie within its epoch. Its cost does not depend on the place.
+    /// The batch at a place, which must lie within its epoch. Its cost does not depend on the place,
+    /// but that the first of an epoch in tar files makes the plan of all.
     pub fn batch(&self, at: Cursor) -> PlannedBatch {
-        let mut order = stream(self.seed, at.epoch, Purpose::Order, 0);
-        let order = Permutation::new(self.batches_per_epoch(), &mut order);
-        let (index, batch) = self.locate(order.at(at.batch));
+        let plan = self.shard_plan(at.epoch);
+        let number = match &plan {
+            Some(plan) => plan.batches[at.batch] as usize,
+            None => {
+                let mut order = stream(self.seed, at.epoch, Purpose::Order, 0);
+                Permutation::new(self.batches_per_epoch(), &mut order).at(at.batch)
+            }
+        };
+        let (index, batch) = self.locate(number);
         let bucket = &self.buckets[index];
         let mut shuffle = stream(self.seed, at.epoch, Purpose::Shuffle, index as u64);
         let shuffle = Permutation::new(bucket.members.len(), &mut shuffle);
+        let member = |place: usize| match &plan {
+            Some(plan) => plan.members[index][place],
+            None => bucket.members[shuffle.at(place)],
+        };
         // The batch is one of a few that were dealt together.
         let group_len = bucket.batch_len * SORTED_BATCHES;
         let first = batch / SORTED_BATCHES * group_len;
         let mut group: Vec<Played> = (first..bucket.members.len().min(first + group_len))
-            .map(|place| bucket.members[shuffle.at(place)] as usize)
+            .map(|place| member(place) as usize)
             .map(|utterance| self.play(utterance, self.speed(at.epoch, utterance)))
             .collect();
         group.sort_by_key(|played| played.num_frames);
         self.cut(bucket, &group, batch % SORTED_BATCHES)
+    }
+
+    /// The plan of an epoch whose recordings are read in sequence.
+    fn shard_plan(&self, epoch: u64) -> Option<Arc<ShardPlan>> {
+        let shards = self.shards.as_ref()?;
+        let sizes = self.buckets.iter().map(|bucket| bucket.batch_len * SORTED_BATCHES);
+        let slowest = self.speeds.iter().copied().fold(f64::INFINITY, f64::min);
+        let bucket_of = |utterance: u32| {
+            let num_samples = self.num_samples[utterance as usize] as usize;
+            let len = self.features.num_frames(perturbed_len(num_samples, slowest));
+            self.buckets.partition_point(|bucket| bucket.num_frames < padded_len(len))
+        };
+        let queues = Queues {
+            groups: &sizes.map(|size| (size, SORTED_BATCHES)).collect::<Vec<_>>(),
+            num_batches: &self.buckets.iter().map(Bucket::num_batches).collect::<Vec<_>>(),
+            bucket_of: &bucket_of,
+        };
+        Some(shards.plan(self.seed, epoch, &queues))
+    }
+
+    /// The order in which recordings are read from `start` on, for ever: what has to be read of tar files
+    /// for the batches that are to come; and how many bytes of it may wait for their batch. `None` when
+    /// nothing is read in sequence.
+    pub(super) fn reading(
+        self: &Arc<Self>,
+        start: Cursor,
+    ) -> Option<(impl Iterator<Item = (u64, usize)> + Send + use<>, u64)> {
+        let max_bytes = self.shards.as_ref()?.max_kept_bytes();
+        let sampler = Arc::clone(self);
+        let order = (start.epoch..).flat_map(move |epoch| {
+            let plan = sampler.shard_plan(epoch).expect("there are shards");
+            // What earlier batches took is not read again.
+            let mut is_taken = Vec::new();
+            if epoch == start.epoch && start.batch > 0 {
+                is_taken.resize(plan.reading.len(), false);
+                for batch in 0..start.batch {
+                    for utterance in sampler.batch(Cursor { epoch, batch }).utterances {
+                        is_taken[utterance] = true;
+                    }
+                }
+            }
+            (0..plan.reading.len())
+                .map(move |place| plan.reading[place] as usize)
+                .filter(move |utterance| !is_taken.get(*utterance).is_some_and(|taken| *taken))
+                .map(move |utterance| (epoch, utterance))
+        });
+        Some((order, max_bytes))
     }
 
     /// A batch of evaluation: by length, the shortest first, as recorded.
@@ -235,7 +307,7 @@ impl Sampler {
     }
 
     fn play(&self, utterance: usize, speed: f64) -> Played {
-        let num_samples = perturbed_len(self.num_samples[utterance], speed);
+        let num_samples = perturbed_len(self.num_samples[utterance] as usize, speed);
         Played { utterance, speed, num_frames: self.features.num_frames(num_samples) }
     }
 
@@ -289,7 +361,7 @@ mod tests {
     const SPEEDS: [f64; 3] = [0.8, 1.0, 1.25];
 
     /// Of utterances of so many frames when played slowest.
-    fn sampler(lens: &[usize], config: &DataConfig, seed: u64, padding: Padding) -> Sampler {
+    fn sampler(lens: &[u32], config: &DataConfig, seed: u64, padding: Padding) -> Sampler {
         let features = LogMelConfig::default();
         Sampler {
             buckets: buckets(lens, config, 0.01).unwrap(),
@@ -297,8 +369,9 @@ mod tests {
             speeds: SPEEDS.to_vec(),
             padding,
             config: config.clone(),
-            num_samples: lens.iter().map(|len| len * features.hop_len() * 4 / 5).collect(),
+            num_samples: lens.iter().map(|len| len * features.hop_len() as u32 * 4 / 5).collect(),
             features,
+            shards: None,
         }
     }
 
@@ -311,9 +384,9 @@ mod tests {
         (0..sampler.batches_per_epoch()).map(|batch| sampler.in_order(batch)).collect()
     }
 
-    fn lens(seed: u64, count: usize) -> Vec<usize> {
+    fn lens(seed: u64, count: usize) -> Vec<u32> {
         let mut rng = stream(seed, 0, Purpose::Shuffle, 0);
-        (0..count).map(|_| rng.random_range(1..2_000_u32) as usize).collect()
+        (0..count).map(|_| rng.random_range(1..2_000_u32)).collect()
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Recogniser {
                 id: item.utterance.id().to_owned(),
                 reference: item.text().to_owned(),
                 hypothesis: normalizer.normalize(hypothesis),
-                duration_s: item.duration_s,
+                duration_s: item.duration_s(),
             })
             .collect();
         let facts = RunFacts {

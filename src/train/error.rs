@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::config::{ConfigError, InvalidConfig};
 use crate::ctc::TargetsError;
-use crate::data::DataError;
+use crate::data::{DataError, LengthsError};
 use crate::policy::CheckpointError;
 use crate::prepare::PrepareError;
 use crate::progress::MetricsError;
@@ -34,6 +34,9 @@ pub enum TrainError {
     /// A recording changed or vanished during the run.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// What the run keeps of its recordings is damaged.
+    #[error(transparent)]
+    Lengths(#[from] LengthsError),
     /// A checkpoint cannot be written or trusted.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),

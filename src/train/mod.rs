@@ -19,6 +19,7 @@ use crate::policy::Link;
 use crate::prepare::{Prepared, prepare};
 use crate::progress::{MetricsLog, Screen};
 use crate::schedule::Schedule;
+use crate::wording::counted;
 
 pub use error::TrainError;
 pub use run_dir::Resume;
@@ -68,19 +69,22 @@ pub fn train(
     let resumed = run_dir::open(&options.out, &options.resume, config)?;
     // A run that goes on in another directory needs a checkpoint and a best of its own there.
     let resumed_elsewhere = resumed.is_some() && run_dir::is_new(&options.out);
-    let saved_tokens = resumed.as_ref().map(|checkpoint| checkpoint.tokens.as_str());
+    let saved_tokens = resumed.as_ref().map(|resumed| resumed.checkpoint.tokens.as_str());
+    let began = resumed.as_ref().and_then(|resumed| resumed.lengths.as_ref());
     // A CPU compiles nothing for a shape, so nothing but padding is lost by having many.
     let padding = if options.is_cpu() { Padding::Longest } else { Padding::Bucket };
-    let prepared = prepare(config, saved_tokens, padding, screen)?;
+    let (prepared, lengths) = prepare(config, saved_tokens, began, padding, screen)?;
     for summary in &prepared.summaries {
         screen.print(&summary.lines());
     }
     let targets = prepared.look_at_targets(config, &options.device, &options.device_name)?;
     screen.print(&targets);
     let steps_per_epoch = prepared.sampler.batches_per_epoch();
-    let total_steps = total_steps(config, steps_per_epoch);
+    let total_steps = config.total_steps(steps_per_epoch);
     let schedule = Schedule::new(&config.schedule, config.optim.learning_rate, total_steps)?;
-    run_dir::describe(&options.out, config, &prepared.tokens)?;
+    run_dir::describe(&options.out, config, &prepared.tokens, &lengths)?;
+    drop(lengths);
+    let resumed = resumed.map(|resumed| resumed.checkpoint);
     let mut session = Session::start(config, &prepared, options, resumed)?;
     let mut metrics =
         MetricsLog::open_resumed(&options.out.join("metrics.jsonl"), session.progress.step)?;
@@ -155,12 +159,6 @@ pub fn train(
     Ok(Outcome::Finished)
 }
 
-/// Optimiser steps of the whole run: whole accumulations, and no more than `train.max_steps`.
-pub(crate) fn total_steps(config: &RunConfig, batches_per_epoch: usize) -> usize {
-    let steps = (config.train.epochs * batches_per_epoch / config.optim.accumulate).max(1);
-    if config.train.max_steps == 0 { steps } else { steps.min(config.train.max_steps) }
-}
-
 /// Whether the step from the batch at `first` up to the one at `next` completed an epoch that asks
 /// for it.
 fn validates(config: &RunConfig, first: Cursor, next: Cursor) -> bool {
@@ -170,10 +168,10 @@ fn validates(config: &RunConfig, first: Cursor, next: Cursor) -> bool {
 
 /// Says how many recordings went bad during the run; each was named when it happened.
 fn left_out(prepared: &Prepared, batches: &TrainLoader) -> String {
-    let hours = batches.left_out().iter().map(|index| prepared.train.items()[*index].duration_s);
+    let hours = batches.left_out().iter().map(|index| prepared.train.items()[*index].duration_s());
     format!(
-        "left out: {} recordings that could not be read any more ({:.2} h)",
-        batches.left_out().len(),
+        "left out: {} that could not be read any more ({:.2} h)",
+        counted(batches.left_out().len(), "recording"),
         hours.sum::<f64>() / 3_600.0
     )
 }

@@ -1,11 +1,13 @@
 //! The run directory: who may write into it, and what a resumed run must have in common with it.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::TrainError;
 use crate::config::RunConfig;
+use crate::data::{Lengths, LengthsError};
 use crate::durable::write_atomic;
 use crate::policy::{Checkpoint, CheckpointError, Link, resolve};
 use crate::tokens::Tokens;
@@ -49,12 +51,22 @@ const FREE_KEYS: &[&str] = &[
     "data.cache_audio_mb",
 ];
 
+/// How long the training recordings were when the run began.
+const LENGTHS: &str = "lengths.bin";
+
+/// What a run goes on from.
+pub(super) struct Resumed {
+    pub checkpoint: Checkpoint,
+    /// None in runs of older programs.
+    pub lengths: Option<Lengths>,
+}
+
 /// Makes the directory and finds what to resume.
 pub(super) fn open(
     out: &Path,
     resume: &Resume,
     config: &RunConfig,
-) -> Result<Option<Checkpoint>, TrainError> {
+) -> Result<Option<Resumed>, TrainError> {
     let found = match resume {
         Resume::From(path) => Some(resolve(path, Link::Last)?),
         Resume::Auto | Resume::Never => existing(out)?,
@@ -76,9 +88,20 @@ pub(super) fn open(
     let saved = RunConfig::from_saved(&path.join("config.toml"), &checkpoint.config)?;
     let keys = differing_keys(&saved, config);
     if keys.is_empty() {
-        Ok(Some(checkpoint))
+        Ok(Some(Resumed { checkpoint, lengths: lengths(&path)? }))
     } else {
         Err(TrainError::OtherConfig { path, keys: keys.join(", ") })
+    }
+}
+
+/// The lengths in the run directory of a checkpoint.
+fn lengths(checkpoint: &Path) -> Result<Option<Lengths>, LengthsError> {
+    let Some(run) = checkpoint.parent().and_then(Path::parent) else { return Ok(None) };
+    let path = run.join(LENGTHS);
+    match fs::read(&path) {
+        Ok(bytes) => Lengths::from_bytes(&bytes, path).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(LengthsError { path, reason: error.to_string() }),
     }
 }
 
@@ -123,12 +146,21 @@ fn flatten(prefix: &str, value: &serde_json::Value, leaves: &mut Vec<(String, St
     }
 }
 
-/// Writes the resolved config and the vocabulary where a person looks first.
-pub(super) fn describe(out: &Path, config: &RunConfig, tokens: &Tokens) -> Result<(), TrainError> {
-    for (name, text) in [("config.toml", config.to_toml()?), ("tokens.txt", tokens.to_text())] {
+/// Writes the resolved config and the vocabulary where a person looks first, and the lengths beside them.
+pub(super) fn describe(
+    out: &Path,
+    config: &RunConfig,
+    tokens: &Tokens,
+    lengths: &Lengths,
+) -> Result<(), TrainError> {
+    let files = [
+        ("config.toml", config.to_toml()?.into_bytes()),
+        ("tokens.txt", tokens.to_text().into_bytes()),
+        (LENGTHS, lengths.to_bytes()),
+    ];
+    for (name, bytes) in files {
         let path = out.join(name);
-        write_atomic(&path, text.as_bytes())
-            .map_err(|source| TrainError::Output { path, source })?;
+        write_atomic(&path, &bytes).map_err(|source| TrainError::Output { path, source })?;
     }
     Ok(())
 }

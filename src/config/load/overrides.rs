@@ -27,6 +27,18 @@ impl Assignment {
             return Err(malformed());
         }
         let default = look_up(defaults, key);
+        let is_text = matches!(default, None | Some(Value::String(_)));
+        if raw.is_empty() && !is_text {
+            let message = match default {
+                Some(Value::Array(_)) => "expected a value behind `=`; [] is an empty list",
+                _ => "expected a value behind `=`",
+            };
+            return Err(ConfigError::OverrideBadValue {
+                argument: one_line(argument),
+                key: key.to_owned(),
+                message: message.to_owned(),
+            });
+        }
         let value = match raw.parse::<Value>() {
             Ok(value) => match (value, default) {
                 (Value::String(text), _) => Value::String(text),

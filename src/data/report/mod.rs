@@ -1,70 +1,25 @@
 //! What `asr-train check` says of the data: a column for each split, and findings grouped by kind, each
-//! with its count and first places. An error is what training refuses to start with; a warning is what
-//! it would train on, measure on or leave out, and hardly anyone means; a note is worth knowing.
+//! with its count and first places ([`Finding`]).
 
 mod bucket;
+mod finding;
 mod overlap;
 mod split;
 mod table;
 
+use std::path::Path;
+
 use serde::Serialize;
 
-use super::{Findings, Surveyed};
+use super::Findings;
 use crate::features::LogMelConfig;
 use crate::tokens::Tokens;
+use crate::wording::{counted, plural};
 
 pub use bucket::BucketReport;
+use finding::{EXAMPLES, Tally};
+pub use finding::{Example, Finding, Severity};
 pub use split::SplitReport;
-
-/// Utterances kept of each finding.
-const EXAMPLES: usize = 100;
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Training does not start.
-    Error,
-    /// Training would start, and something is most likely wrong.
-    Warning,
-    /// Worth knowing.
-    Note,
-}
-
-/// One kind of thing that was found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
-    /// How much it matters.
-    pub severity: Severity,
-    /// The split, or two of them.
-    pub split: String,
-    /// A name for scripts.
-    pub kind: String,
-    /// A sentence that starts after its count.
-    pub text: String,
-    /// How many utterances (or speakers) there are.
-    pub count: usize,
-    /// The first hundred of them.
-    pub examples: Vec<Example>,
-}
-
-/// One utterance of a finding.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Example {
-    /// Manifest and line; empty for a speaker.
-    pub place: String,
-    /// The utterance or speaker.
-    pub id: String,
-    /// What is with it; empty where the finding says all.
-    pub detail: String,
-}
-
-impl Example {
-    fn of(surveyed: &Surveyed, detail: impl Into<String>) -> Example {
-        let utterance = &surveyed.utterance;
-        Example { place: utterance.place(), id: utterance.id().to_owned(), detail: detail.into() }
-    }
-}
 
 /// A split to be reported on.
 #[derive(Clone, Copy)]
@@ -133,6 +88,46 @@ impl DataReport {
         report
     }
 
+    /// Adds the noises that are silent, by place and file.
+    pub fn add_silent_noises<'a>(&mut self, noises: impl Iterator<Item = (&'a str, &'a Path)>) {
+        let mut silent = Tally::default();
+        for (place, path) in noises {
+            silent.add(|| Example {
+                place: place.to_owned(),
+                id: path.display().to_string(),
+                detail: String::new(),
+            });
+        }
+        let text = |count| {
+            plural(count, "clip is silent and adds nothing", "clips are silent and add nothing")
+        };
+        self.findings.extend(silent.finding(
+            Severity::Warning,
+            "augment.noise",
+            "silent_noise",
+            text,
+        ));
+        self.findings.sort_by_key(|finding| finding.severity);
+    }
+
+    /// The errors as text, if there are any, under a line that counts the utterances.
+    pub fn errors(&self) -> Option<String> {
+        let is_error = |finding: &&Finding| finding.severity == Severity::Error;
+        let errors: Vec<&Finding> = self.findings.iter().filter(is_error).collect();
+        let broken: usize = self.splits.iter().map(|split| split.broken).sum();
+        let total: usize = self.splits.iter().map(|split| split.utterances).sum();
+        let mut text = match broken {
+            _ if errors.is_empty() => return None,
+            0 => String::from("this data cannot be trained on:"),
+            _ => format!("{broken} of {} cannot be used:", counted(total, "utterance")),
+        };
+        for finding in errors {
+            text.push('\n');
+            text.push_str(finding.to_string().trim_end());
+        }
+        Some(text)
+    }
+
     /// Findings of this severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
@@ -187,6 +182,7 @@ pub(super) mod tests {
         let loud = vec![0.999; 16_000];
         scratch.wav("u5.wav", 16_000, &[&loud]);
         scratch.wav("u6.wav", 16_000, &[&[0.0; 16_000]]);
+        scratch.wav("u10.wav", 16_000, &[&[1e-3; 16_000]]);
         let test = corpus(&Scratch::new("report-test"), &[(16_000, "abz"), (16_000, "b")]);
         let report = report(
             &find(train, &DataConfig::default()),
@@ -198,6 +194,7 @@ pub(super) mod tests {
             ("clipping", Severity::Warning, "train", 1, "m.jsonl:6"),
             ("silent", Severity::Warning, "train", 1, "m.jsonl:7"),
             ("infeasible", Severity::Error, "train", 1, "11 frames leave the model, 24 are needed"),
+            ("quiet", Severity::Warning, "train", 1, "m.jsonl:11"),
             ("empty_text", Severity::Note, "train", 1, "m.jsonl:9"),
         ] {
             let finding = finding(&report, kind);
@@ -210,9 +207,16 @@ pub(super) mod tests {
         assert_eq!(finding(&report, "not_found").split, "test");
         assert!(report.findings.is_sorted_by_key(|finding| finding.severity));
         assert_eq!(report.count(Severity::Error), 4);
+        let errors = report.errors().unwrap();
+        assert!(
+            errors.starts_with("8 of 14 utterances cannot be used:\nerror  train: "),
+            "{errors}"
+        );
+        assert!(!errors.contains("warning"), "{errors}");
         let column = &report.splits[0];
-        assert_eq!((column.utterances, column.usable, column.clipped), (12, 5, 1));
-        assert_eq!(column.rates_hz.iter().collect::<Vec<_>>(), [(&16_000, &6)]);
+        assert_eq!((column.utterances, column.broken, column.usable), (12, 6, 5));
+        assert_eq!((column.clipped, column.audio_s), (1, 5.0), "what does not fit is not used");
+        assert_eq!(column.rates_hz.iter().collect::<Vec<_>>(), [(&16_000, &5)]);
         assert!((column.declared_s - 20.0).abs() < 1e-9, "11 of 1 s and one of 9 s");
     }
 
@@ -226,7 +230,7 @@ pub(super) mod tests {
         let finding = finding(&report, "unknown_characters");
         assert_eq!((finding.severity, finding.count), (Severity::Warning, 2));
         assert!(finding.text.contains("'z' (U+007A) 3x"), "{}", finding.text);
-        assert!(finding.examples[1].detail.contains("'y'"), "{finding:?}");
+        assert!(finding.examples[1].detail == "\" yz\"", "{finding:?}");
     }
 
     #[test]

@@ -1,0 +1,168 @@
+//! How long each training recording was when a run began. A run that goes on looks at the recordings
+//! again; one that has gone bad meanwhile is left out by name, as it would have been without the
+//! interruption, and its place in the batches is still known. 12 bytes an utterance, in the run directory.
+
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::{Survey, Surveyed, Utterance};
+
+/// The first line of the file.
+const MAGIC: &[u8] = b"asr training lengths, format 1\n";
+
+/// Of a key and a number of samples.
+const ENTRY_LEN: usize = 12;
+
+/// Samples of utterances, by what identifies these.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lengths {
+    /// Rising.
+    keys: Vec<u64>,
+    num_samples: Vec<u32>,
+}
+
+/// Why a file of lengths is none.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{}: not the lengths of a run's recordings ({reason}); remove it, and recordings that went bad during the run stop it again", path.display()
+)]
+pub struct LengthsError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Lengths {
+    /// The lengths of all that was sound, used or not.
+    pub fn of(survey: &Survey, sample_rate_hz: u32) -> Lengths {
+        let rate_hz = f64::from(sample_rate_hz);
+        let kept = |kept: &Surveyed| (key(&kept.utterance), kept.num_samples() as u32);
+        let mut entries: Vec<(u64, u32)> = survey.kept.par_iter().map(kept).collect();
+        entries.extend(survey.dropped.iter().map(|dropped| {
+            (key(&dropped.utterance), (dropped.duration_s * rate_hz).round() as u32)
+        }));
+        entries.par_sort_unstable();
+        let (keys, num_samples) = entries.into_iter().unzip();
+        Lengths { keys, num_samples }
+    }
+
+    /// Samples that an utterance had.
+    pub fn num_samples(&self, utterance: &Utterance) -> Option<u32> {
+        let at = self.keys.binary_search(&key(utterance)).ok()?;
+        Some(self.num_samples[at])
+    }
+
+    /// As it is written.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(MAGIC.len() + self.keys.len() * ENTRY_LEN);
+        bytes.extend(MAGIC);
+        for (key, num_samples) in self.keys.iter().zip(&self.num_samples) {
+            bytes.extend(key.to_le_bytes());
+            bytes.extend(num_samples.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`Lengths::to_bytes`] wrote to `path`.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn from_bytes(bytes: &[u8], path: PathBuf) -> Result<Lengths, LengthsError> {
+        let fail = |reason: &str| Err(LengthsError { path, reason: reason.into() });
+        let Some(entries) = bytes.strip_prefix(MAGIC) else {
+            return fail("its first line is another");
+        };
+        let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
+        if !rest.is_empty() {
+            return fail("it is cut short");
+        }
+        let (keys, num_samples): (Vec<u64>, Vec<u32>) = entries
+            .iter()
+            .map(|[a, b, c, d, e, f, g, h, i, j, k, l]| {
+                let key = u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]);
+                (key, u32::from_le_bytes([*i, *j, *k, *l]))
+            })
+            .unzip();
+        if !keys.is_sorted() {
+            return fail("its entries are not in order");
+        }
+        Ok(Lengths { keys, num_samples })
+    }
+}
+
+/// Ids are unique in one manifest only: recording and part identify an utterance besides.
+fn key(utterance: &Utterance) -> u64 {
+    let mut hash = Sha256::new();
+    hash.update(utterance.audio().name().as_os_str().as_encoded_bytes());
+    hash.update([0]);
+    hash.update(utterance.id());
+    for seconds in [utterance.offset_s(), utterance.duration_s()] {
+        hash.update(seconds.unwrap_or(f64::NAN).to_bits().to_le_bytes());
+    }
+    let digest = hash.finalize();
+    u64::from_le_bytes(std::array::from_fn(|i| digest[i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::survey::tests::corpus;
+    use super::super::{DataConfig, survey, survey_again};
+    use super::*;
+    use crate::audio::tests::Scratch;
+
+    #[test]
+    fn what_is_written_reads_back_and_what_is_not_is_refused() {
+        let scratch = Scratch::new("lengths");
+        let config = DataConfig { min_duration_s: 0.3, ..DataConfig::default() };
+        let utterances = corpus(&scratch, &[(8_000, "a"), (5_001, "b"), (4_000, "short")]);
+        let surveyed = survey(utterances.clone(), &config, 16_000, &|| {}).unwrap();
+        let lengths = Lengths::of(&surveyed, 16_000);
+        let found: Vec<_> = utterances.iter().map(|u| lengths.num_samples(u)).collect();
+        assert_eq!(found, [Some(8_000), Some(5_001), Some(4_000)], "dropped or not");
+        let bytes = lengths.to_bytes();
+        let read = |bytes: &[u8]| Lengths::from_bytes(bytes, "x/lengths".into());
+        assert_eq!(read(&bytes).unwrap(), lengths);
+        assert!(read(&bytes[..bytes.len() - 5]).unwrap_err().to_string().contains("cut short"));
+        assert!(read(b"").unwrap_err().to_string().contains("x/lengths"));
+        let mut swapped = bytes[..MAGIC.len()].to_vec();
+        for entry in bytes[MAGIC.len()..].chunks(ENTRY_LEN).rev() {
+            swapped.extend(entry);
+        }
+        assert!(read(&swapped).is_err());
+    }
+
+    #[test]
+    fn a_recording_that_went_bad_keeps_its_place_and_its_decision() {
+        let scratch = Scratch::new("lengths-gone");
+        let config = DataConfig { min_duration_s: 0.3, ..DataConfig::default() };
+        let parts = [(8_000, "a"), (5_001, "b"), (4_000, "short"), (9_000, "d"), (7_000, "e")];
+        let utterances = corpus(&scratch, &parts);
+        let before = survey(utterances.clone(), &config, 16_000, &|| {}).unwrap();
+        let lengths = Lengths::of(&before, 16_000);
+        std::fs::remove_file(scratch.0.join("u1.wav")).unwrap();
+        scratch.write("u2.wav", b"");
+        scratch.wav("u3.wav", 16_000, &[&[0.25; 100]]);
+        let again =
+            survey_again(utterances.clone(), &config, 16_000, Some(&lengths), &|| {}).unwrap();
+        let facts = |survey: &Survey| -> Vec<(String, usize, f64)> {
+            let fact = |kept: &Surveyed| {
+                (kept.utterance.id().to_owned(), kept.num_samples(), kept.duration_s())
+            };
+            survey.kept.iter().map(fact).collect()
+        };
+        assert_eq!(facts(&again), facts(&before));
+        assert_eq!(again.dropped.len(), 1, "too short then, and of no interest since");
+        let [(1, missing), (2, changed)] = &again.gone[..] else { panic!("{:?}", again.gone) };
+        assert!(missing.contains("\"u1\"") && missing.contains("No such file"), "{missing}");
+        assert!(changed.contains("100 samples but had 9000"), "{changed}");
+        assert_eq!(Lengths::of(&again, 16_000), lengths, "a second resumption knows the same");
+        // What the run never knew stops it, as at its start.
+        std::fs::remove_file(scratch.0.join("u0.wav")).unwrap();
+        let other = Lengths::default();
+        let error = survey_again(utterances, &config, 16_000, Some(&other), &|| {}).unwrap_err();
+        assert!(error.to_string().contains("u0.wav"), "{error}");
+    }
+}
