@@ -408,7 +408,7 @@ mod tests {
     fn what_is_in_memory_is_not_read_and_the_order_is_the_same() {
         let scratch = Scratch::new("loader-shards-cached");
         let parts: Vec<(usize, &str)> = (0..23).map(|i| (6_000 + i * 611, "abc")).collect();
-        let utterances = shards(&scratch, &parts, 6, 3);
+        let utterances = shards(&scratch, &parts, 6, 0);
         let take = |cache_audio_mb| {
             let config = DataConfig { cache_audio_mb, ..config(2) };
             let data = Arc::new(of_utterances(utterances.clone(), &config));
