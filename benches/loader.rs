@@ -2,9 +2,12 @@
 //! and what the sampler holds for millions of utterances.
 //!
 //!     cargo bench --bench loader -- MANIFEST [noise=MANIFEST] [rir=MANIFEST] [workers=N]
+//!     cargo bench --bench loader -- MANIFEST epoch tar_buffer_mb=512
 //!     cargo bench --bench loader -- sampler=5000000
 //!
-//! Batches made by one worker and by all are compared before anything is timed.
+//! Batches made by one worker and by all are compared before anything is timed. With `epoch` nothing is
+//! timed but one epoch from a disk whose cache was emptied (as root, on Linux): what reading tar files in
+//! sequence is worth.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -46,7 +49,10 @@ fn main() {
         ..AugmentConfig::default()
     };
     let speeds = vec![0.9, 1.0, 1.1];
-    let config = DataConfig { cache_audio_mb: 0, workers, speeds, ..DataConfig::default() };
+    let mut config = DataConfig { cache_audio_mb: 0, workers, speeds, ..DataConfig::default() };
+    if let Some(mb) = value("tar_buffer_mb=") {
+        config.tar_buffer_mb = mb.parse().expect("a number");
+    }
     let start = Instant::now();
     let utterances = manifest::read(path.as_ref()).expect("a manifest");
     let surveyed = survey(utterances, &config, 16_000, &|| {}).expect("sound recordings");
@@ -63,6 +69,9 @@ fn main() {
     let plain = Augmenter::open(&AugmentConfig::default(), &masks, 16_000).expect("no clips");
     let varied = Augmenter::open(&augment, &masks, 16_000).expect("sound clips");
 
+    if args.iter().any(|arg| arg == "epoch") {
+        return bench_epoch(&data, &Arc::new(plain));
+    }
     stages(&data, &augment, &masks);
     let (plain, varied) = (Arc::new(plain), Arc::new(varied));
     let single = load(&DataConfig { workers: 1, ..config.clone() });
@@ -95,6 +104,38 @@ fn batches(data: &Arc<Dataset>, augmenter: &Arc<Augmenter>) -> impl Iterator<Ite
     let loader =
         TrainLoader::new(Arc::clone(data), sampler, Arc::clone(augmenter), Cursor::default());
     loader.expect("threads").map(|batch| batch.expect("readable recordings").1)
+}
+
+/// One epoch with nothing in the disk cache.
+fn bench_epoch(data: &Arc<Dataset>, augmenter: &Arc<Augmenter>) {
+    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("root, on Linux");
+    let start = Instant::now();
+    let sampler = Arc::new(Sampler::train(data, 1, Padding::Bucket).expect("not empty"));
+    let per_epoch = sampler.batches_per_epoch();
+    let loader =
+        TrainLoader::new(Arc::clone(data), sampler, Arc::clone(augmenter), Cursor::default());
+    let mut loader = loader.expect("threads");
+    loader.next().expect("endless").expect("readable recordings");
+    let first_s = start.elapsed().as_secs_f64();
+    let rest = loader.by_ref().take(per_epoch - 1);
+    let audio_s: f64 = rest.map(|batch| batch.expect("readable recordings").1.audio_s).sum();
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "an epoch of {per_epoch} batches, data.tar_buffer_mb = {}: {seconds:.1} s, {:.0} audio s/s, the first batch after {first_s:.2} s",
+        data.config().tar_buffer_mb,
+        audio_s / seconds
+    );
+    match loader.read_counts() {
+        Some((counts, most_bytes)) => println!(
+            "{} recordings of {} MB read ahead, {} files opened, {} steps back, at most {} MB waiting",
+            counts.recordings,
+            counts.bytes >> 20,
+            counts.opened,
+            counts.backward,
+            most_bytes >> 20
+        ),
+        None => println!("each recording by its place"),
+    }
 }
 
 /// One thread, a table of stages.
@@ -166,7 +207,7 @@ fn stages(data: &Dataset, augment: &AugmentConfig, masks: &SpecAugmentConfig) {
 
 /// Lengths as in read speech, and what the sampler of them costs.
 fn bench_sampler(count: usize) {
-    let lengths: Vec<usize> = (0..count).map(|i| 16_000 + (i * 7_919) % 240_000).collect();
+    let lengths: Vec<u32> = (0..count).map(|i| (16_000 + (i * 7_919) % 240_000) as u32).collect();
     let before = resident_bytes();
     let start = Instant::now();
     let (config, features) = (DataConfig::default(), LogMelConfig::default());
@@ -184,7 +225,7 @@ fn bench_sampler(count: usize) {
     }
     let after = resident_bytes();
     if let (Some(before), Some(after)) = (before, after) {
-        let lengths = 8.0;
+        let lengths = 4.0;
         let more = (after as f64 - before as f64) / count as f64;
         println!("{:.1} bytes an utterance, the lengths included", lengths + more);
     }

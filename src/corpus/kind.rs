@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::ManifestError;
+use super::shar::SharShard;
 use super::table::{Separator, columns, why_no_header};
 use super::{librispeech, lines, pattern, tar};
 use crate::audio;
@@ -21,7 +22,7 @@ const AUDIO_EXTENSIONS: &[&str] = &[
 /// As much of a file as its kind may need.
 const START_LEN: u64 = 1 << 20;
 
-const KINDS: &str = "expected JSON lines of NeMo or Lhotse, a CSV or TSV table with a header, LJSpeech's metadata.csv, a tar file, several by a pattern such as audio_{0..127}.tar, or a directory of Kaldi, LibriSpeech, LJSpeech or tar files";
+const KINDS: &str = "expected JSON lines of NeMo or Lhotse, a CSV or TSV table with a header, LJSpeech's metadata.csv, a tar file, several by a pattern such as audio_{0..127}.tar, or a directory of Kaldi, LibriSpeech, LJSpeech, Lhotse Shar or tar files";
 
 /// A way to list utterances.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub(super) enum Kind {
     Jsonl(Vec<PathBuf>),
     NemoTarred(Vec<PathBuf>),
     Lhotse,
+    Shar(Vec<SharShard>),
     Kaldi,
     Table(Separator),
     LjSpeech(PathBuf),
@@ -42,6 +44,7 @@ impl fmt::Display for Kind {
             Kind::Jsonl(_) => "JSON lines",
             Kind::NemoTarred(_) => "NeMo tarred data set",
             Kind::Lhotse => "Lhotse cuts",
+            Kind::Shar(_) => "Lhotse Shar",
             Kind::Kaldi => "Kaldi data directory",
             Kind::Table(Separator::Comma) => "CSV table",
             Kind::Table(Separator::Tab) => "TSV table",
@@ -130,15 +133,11 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
     if table.is_file() && path.join("wavs").is_dir() {
         return Ok(Ok(Kind::LjSpeech(table)));
     }
-    let (mut tables, mut compressed, mut recording) = (Vec::new(), Vec::new(), None);
+    let (mut tables, mut compressed, mut shar) = (Vec::new(), Vec::new(), Vec::new());
+    let mut recording = None;
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.starts_with("cuts")
-            && name.ends_with(".jsonl.gz")
-            && path.join("recording.000000.tar").exists()
-        {
-            return Ok(Err("a Lhotse Shar directory, which is not read; write cuts with `CutSet.from_shar(...).save_audios(...).to_file(\"cuts.jsonl\")`".into()));
-        }
+        shar.extend(SharShard::of(path, &name));
         if [".tar.gz", ".tgz"].iter().any(|end| name.ends_with(end)) {
             compressed.push(name);
         } else if [".tsv", ".csv", ".jsonl", ".json", ".jsonl.gz"]
@@ -149,6 +148,10 @@ fn directory(path: &Path) -> io::Result<Result<Kind, String>> {
         } else if recording.is_none() && is_audio(&name) {
             recording = Some(name);
         }
+    }
+    if !shar.is_empty() {
+        shar.sort_by(|a, b| a.cuts.cmp(&b.cuts));
+        return Ok(Ok(Kind::Shar(shar)));
     }
     let tars = tars_in(path)?;
     if !tars.is_empty() {

@@ -2,8 +2,7 @@
 //! The utterance is the cut, as it is in Lhotse, whatever silence it has around the supervision.
 //! Refused, each with the command that makes it readable: several supervisions in a cut or one that reaches
 //! out of it, `MixedCut`,
-//! `PaddingCut` and `MultiCut`, transforms that Lhotse applies when it reads, commands, URLs and audio
-//! inside Lhotse Shar. Cuts without a supervision are left out and counted.
+//! `PaddingCut` and `MultiCut`, transforms that Lhotse applies when it reads, commands and URLs. Cuts without a supervision are left out and counted.
 //! <https://lhotse.readthedocs.io/en/latest/cuts.html>
 
 use std::borrow::Cow;
@@ -21,7 +20,7 @@ use super::lines::{self, Parsed, ParsedLine};
 use super::roots::{LOOKED_FOR, set_base};
 use super::{Manifest, ManifestError};
 
-const EXPECTED: &str = "each line is a Lhotse MonoCut with a recording of type \"file\" and one supervision with a text";
+pub(super) const EXPECTED: &str = "each line is a Lhotse MonoCut with a recording of type \"file\" and one supervision with a text";
 
 const NO_SUPERVISION: &str = "cut without a supervision";
 
@@ -105,6 +104,16 @@ fn first_relative(path: &Path) -> std::io::Result<Vec<String>> {
 }
 
 fn parse(bytes: &[u8]) -> ParsedLine<'_> {
+    parse_as("file", bytes)
+}
+
+/// A cut of Lhotse Shar: its entry names no recording yet.
+pub(super) fn parse_shar(bytes: &[u8]) -> ParsedLine<'_> {
+    parse_as("shar", bytes)
+}
+
+/// `source_type` is what Lhotse calls the place of the audio.
+fn parse_as<'a>(source_type: &str, bytes: &'a [u8]) -> ParsedLine<'a> {
     let cut: Cut = from_json(bytes, &[])?;
     let fail = |reason: String| Err(Malformed::new(reason));
     let id = cut.id.map(|id| id.0);
@@ -151,7 +160,7 @@ fn parse(bytes: &[u8]) -> ParsedLine<'_> {
     let Some(text) = supervision.text else {
         return fail(format!("cut {called:?}: its supervision has no text"));
     };
-    let (audio, channel) = match audio(recording.sources, cut.channel.as_ref()) {
+    let (audio, channel) = match audio(source_type, recording.sources, cut.channel.as_ref()) {
         Ok(audio) => audio,
         Err(reason) => return fail(format!("cut {called:?}: {reason}")),
     };
@@ -175,6 +184,7 @@ fn parse(bytes: &[u8]) -> ParsedLine<'_> {
 
 /// The file with the cut's channel, and the channel's place in it where there are several.
 fn audio(
+    source_type: &str,
     sources: Vec<Source>,
     channel: Option<&serde_json::Value>,
 ) -> Result<(String, Option<u16>), String> {
@@ -189,9 +199,12 @@ fn audio(
         .into_iter()
         .find(|source| source.channels.contains(&channel) || source.channels.is_empty())
         .ok_or_else(|| format!("none of its {num_sources} sources has channel {channel}"))?;
-    if source.kind != "file" {
+    if source.kind == "shar" && source_type != "shar" {
+        return Err("its audio is in a Lhotse Shar directory; name the directory".into());
+    }
+    if source.kind != source_type {
         return Err(format!(
-            "its audio is of type {:?}, and only \"file\" is read; write it with `CutSet.save_audios()`",
+            "its audio is of type {:?}, and only {source_type:?} is read; write it with `CutSet.save_audios()`",
             source.kind
         ));
     }

@@ -18,6 +18,7 @@ mod lines;
 mod pattern;
 mod quotes;
 mod roots;
+mod shar;
 mod shards;
 mod source;
 mod store;
@@ -58,6 +59,7 @@ fn read_as(path: &Path, kind: &Kind) -> Result<Arc<Manifest>, ManifestError> {
         Kind::Jsonl(files) => jsonl::read(path, files),
         Kind::NemoTarred(manifests) => shards::read_nemo(path, manifests),
         Kind::Lhotse => lhotse::read(path),
+        Kind::Shar(shards) => shar::read(path, shards),
         Kind::Kaldi => kaldi::read(path),
         Kind::Table(separator) => table::read(path, *separator),
         Kind::LjSpeech(table) => table::read_ljspeech(table),
@@ -143,8 +145,7 @@ mod tests {
             ("scp/wav.scp", "a a.wav"),
             ("cv/train.tsv", "path\tsentence\n"),
             ("cv/dev.tsv", "path\tsentence\n"),
-            ("shar/cuts.000000.jsonl.gz", ""),
-            ("shar/recording.000000.tar", ""),
+            ("packed/a.tar.gz", ""),
         ]);
         for (name, words) in [
             ("page.html", "starts with \"<!DOCTYPE html>\""),
@@ -167,7 +168,7 @@ mod tests {
             ("empty", "a directory of no kind known here"),
             ("scp", "without `text`"),
             ("cv", "such as dev.tsv, train.tsv"),
-            ("shar", "Lhotse Shar"),
+            ("packed", "decompress them with `gunzip`, such as a.tar.gz"),
             ("none.jsonl", "No such file"),
         ] {
             let error = tree.error(name);

@@ -417,6 +417,49 @@ mod tests {
     }
 
     #[test]
+    fn patterns_name_shards_and_sharded_manifests() {
+        let tree = Tree::new(&[]);
+        let line = |name: &str, shard: u64| {
+            format!(
+                "{{\"audio_filepath\":\"{name}.wav\",\"duration\":1.0,\"text\":\"t\",\"shard_id\":{shard}}}\n"
+            )
+        };
+        for shard in 0..3 {
+            let name = |i| format!("{shard}-{i}.wav");
+            let (a, b) = (name(0), name(1));
+            let text = name(0).replace("wav", "txt");
+            let bytes = archive(&[(&a, b"a"), (&text, b"t"), (&b, b"b")]);
+            tree.write(&format!("n/b{}/audio_{shard}.tar", shard / 2), &bytes);
+            let lines = line(&format!("{shard}-1"), shard) + &line(&format!("{shard}-0"), shard);
+            tree.write(&format!("n/b{}/manifest_{shard}.json", shard / 2), lines.as_bytes());
+        }
+        let ids = |name: &str| tree.facts(name).into_iter().map(|f| f.0).collect::<Vec<_>>();
+        assert_eq!(ids("n/b0/audio_{0..1}.tar"), ["0-0", "1-0"]);
+        assert_eq!(ids("n/b0/audio__OP_0..1_CL_.tar"), ["0-0", "1-0"]);
+        assert_eq!(ids("n/b0/manifest_{0..1}.json"), ["0-1", "0-0", "1-1", "1-0"]);
+        tree.write("n/c0/x.tar", &archive(&[("c.wav", b"c"), ("c.txt", b"t")]));
+        tree.write("n/c1/x.tar", &archive(&[("d.wav", b"d"), ("d.txt", b"t")]));
+        assert_eq!(ids("n/c{0..1}/x.tar"), ["c", "d"]);
+        let tars: Vec<_> = tree.facts("n/c{0..1}/x.tar").into_iter().map(|f| f.1.name()).collect();
+        assert_eq!(tars, [tree.path("n/c0/x.tar/c.wav"), tree.path("n/c1/x.tar/d.wav")]);
+        // Sharded manifests of several folders, each beside its tar files.
+        tree.write("n/b1/manifest_1.json", line("2-0", 2).as_bytes());
+        tree.write("n/b0/manifest_1.json", line("1-0", 1).as_bytes());
+        let found = tree.facts("n/b{0,1}/manifest_1.json");
+        assert_eq!(member_bytes(&found[1]), b"a");
+        assert_eq!(found[1].1.name(), tree.path("n/b1/audio_2.tar/2-0.wav"));
+        let error = tree.error("n/b0/audio_{0..9}.tar");
+        assert!(
+            error.contains("8 of its 10 files are not there") && error.contains("audio_2.tar"),
+            "{error}"
+        );
+        tree.write("n/e{0..1}.tar", &archive(&[("e.wav", b"c"), ("e.txt", b"t")]));
+        assert_eq!(ids("n/e{0..1}.tar"), ["e"], "a file that is called so");
+        tree.write("n/k{0.txt", b"");
+        assert!(tree.error("n/l{0.txt").contains("does not close it"));
+    }
+
+    #[test]
     fn a_shards_recordings_are_heard_and_imported_as_they_were() {
         let scratch = Scratch::new("shards");
         let wav = scratch.wav("a.wav", 16_000, &[&tone(300.0, 16_000, 2_000)]);
