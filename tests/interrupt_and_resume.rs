@@ -140,7 +140,7 @@ fn a_recording_that_goes_bad_is_left_out_of_the_resumed_run_too() {
     let outcome = sandbox.train(&with_out("run")).succeeds();
     assert!(outcome.stderr.contains(named) && outcome.stderr.contains(place), "{outcome}");
     assert_eq!(counts(&outcome.stderr), before, "as many batches as with the recording");
-    assert!(outcome.stderr.contains("left out: 1 recordings"), "counted at the end: {outcome}");
+    assert!(outcome.stderr.contains("left out: 1 recording"), "counted at the end: {outcome}");
     let after = num_lines(&sandbox, "parts") + 40;
     interrupted(&sandbox, &args, "parts", after);
     assert_same_run(&sandbox, "run", "parts");

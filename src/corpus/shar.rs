@@ -140,8 +140,8 @@ mod tests {
         tree.write("s/recording.000001.tar", b"");
         let error = tree.error("s");
         for want in [
-            "cuts.000000.jsonl.gz:1:1: cut \"a\" has no recording in recording.000000.tar",
-            "cuts.000000.jsonl.gz:2:1: cut \"\" has no recording (features alone",
+            "cuts.000000.jsonl.gz:1: cut \"a\" has no recording in recording.000000.tar",
+            "cuts.000000.jsonl.gz:2: cut \"\" has no recording (features alone",
             "recording.000001.tar: at byte 0 it ends without the mark of its end",
         ] {
             assert!(error.contains(want), "{want}: {error}");

@@ -5,7 +5,7 @@
 //! <https://github.com/webdataset/webdataset#the-webdataset-format>
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, btree_map};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -257,14 +257,16 @@ impl Shards {
             )));
         };
         let tar = tar.clone();
-        if !self.members.contains_key(&shard) {
-            let mut members = tar::index(Path::new(&tar), is_audio)
-                .map_err(|error| Malformed::new(format!("{tar}: {error}")))?;
-            members.sort_by(|a, b| stem(&a.name).cmp(stem(&b.name)));
-            self.members.insert(shard, members);
-        }
+        let members = match self.members.entry(shard) {
+            btree_map::Entry::Occupied(known) => known.into_mut(),
+            btree_map::Entry::Vacant(place) => {
+                let mut members = tar::index(Path::new(&tar), is_audio)
+                    .map_err(|error| Malformed::new(format!("{tar}: {error}")))?;
+                members.sort_by(|a, b| stem(&a.name).cmp(stem(&b.name)));
+                place.insert(members)
+            }
+        };
         // NeMo compares names without folders and extensions.
-        let members = &self.members[&shard];
         let wanted = stem(&entry.audio);
         let first = members.partition_point(|member| stem(&member.name) < wanted);
         let alike: Vec<&Member> =

@@ -342,8 +342,8 @@ mod tests {
                 let number = *number as usize;
                 let (bucket, number) =
                     if number < first { (0, number) } else { (1, number - first) };
-                let batches = plan.members[bucket].chunks(BATCH_LENS[bucket]);
-                batches.skip(number).next().unwrap().to_vec()
+                let mut batches = plan.members[bucket].chunks(BATCH_LENS[bucket]);
+                batches.nth(number).unwrap().to_vec()
             };
             plan.batches.iter().map(batch).collect()
         }
