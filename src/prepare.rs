@@ -17,6 +17,7 @@ use crate::data::{
     DataConfig, DataError, Dataset, Depth, Dropped, Findings, Padding, Sampler, Survey, inspect,
     manifest,
 };
+use crate::policy::{Source, SourceError};
 use crate::progress::Screen;
 use crate::tokens::{Tokens, TokensError};
 
@@ -29,6 +30,9 @@ pub enum PrepareError {
     /// There is no vocabulary.
     #[error(transparent)]
     Tokens(#[from] TokensError),
+    /// The weights to start from do not say what their vocabulary is.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// Too much of the data cannot be learnt.
     #[error(
         "{percent:.1} % of the training utterances have fewer frames than their transcripts need (train.max_infeasible_percent = {limit}); lower model.subsampling_factor, or correct the data; first: {first}"
@@ -199,7 +203,7 @@ pub fn assemble(
 ) -> Result<Prepared, PrepareError> {
     let tokens = match saved_tokens {
         Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,
-        None => Tokens::from_transcripts(train.kept.iter().map(|kept| kept.text()))?,
+        None => vocabulary(config, &train)?,
     };
     let mut summaries = Vec::new();
     let mut dropped = train.dropped.clone();
@@ -235,6 +239,19 @@ pub fn assemble(
         summaries,
         infeasible: num_infeasible,
     })
+}
+
+/// The vocabulary of the weights that the run starts from, if it spells every transcript: then their
+/// head is of use. Otherwise that of the transcripts.
+fn vocabulary(config: &RunConfig, train: &Survey) -> Result<Tokens, PrepareError> {
+    let texts = || train.kept.iter().map(|kept| kept.text());
+    if let Some(path) = config.init_from()
+        && let Some(theirs) = Source::open(path)?.describe()?.tokens
+        && texts().all(|text| theirs.encode(text).is_ok())
+    {
+        return Ok(theirs);
+    }
+    Ok(Tokens::from_transcripts(texts())?)
 }
 
 /// Frames that leave the model for so many that enter, and frames that the labels need.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::device::DeviceName;
 use crate::train::Resume;
@@ -16,6 +16,7 @@ const TRAIN_EXAMPLES: &str = "Examples:
       --set data.train=my/train.jsonl --set data.dev=my/dev.jsonl
   asr-train check configs/digits.toml
   asr-train import data/train train.jsonl
+  asr-train export runs/digits digits-hf
   asr-train doctor
 
 A manifest is a file of JSON lines, one recording each:
@@ -27,6 +28,19 @@ const EVAL_EXAMPLES: &str = "Examples:
   asr-eval runs/digits
   asr-eval runs/digits --manifest my/test.jsonl --max-wer 5
 ";
+
+const EXPORT_EXAMPLES: &str = "Example:
+  asr-train export runs/digits digits-hf --format hf
+
+and in Python:
+  processor = AutoProcessor.from_pretrained(\"digits-hf\")
+  model = ParakeetForCTC.from_pretrained(\"digits-hf\")
+  inputs = processor(samples, sampling_rate=16000)
+  print(processor.batch_decode(model.generate(**inputs)))
+
+`init_from = \"digits-hf\"` in a config trains on from it.
+
+Exit codes: 0 written; 1 the checkpoint is damaged; 2 command line, or the model has no counterpart there.";
 
 const IMPORT_KINDS: &str = "SRC is one of
   JSON lines (NeMo), and NeMo's tarred data sets (a manifest beside its audio_N.tar)
@@ -66,6 +80,11 @@ pub(super) enum TrainCommand {
     /// recordings; texts, times, speakers and ids are kept exactly. Prints what is there and what was left
     /// out, and why.
     Import(ImportArgs),
+    /// Write a trained model for other tools.
+    ///
+    /// The directory holds the weights, their config, the vocabulary and the settings of the features, as
+    /// `ParakeetForCTC` of Hugging Face's transformers 5 and its processor read them: same logits, same text.
+    Export(ExportArgs),
     /// List the devices of this build and this machine, and test CTC on each.
     Doctor,
 }
@@ -125,6 +144,27 @@ pub(super) struct ImportArgs {
     /// The manifest to write, whole or not at all.
     #[arg(value_name = "DEST.jsonl")]
     pub destination: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_EXAMPLES, after_long_help = EXPORT_EXAMPLES)]
+pub(super) struct ExportArgs {
+    /// A run directory (its best checkpoint is taken) or a checkpoint directory.
+    #[arg(value_name = "RUN|CHECKPOINT")]
+    pub run: PathBuf,
+    /// The directory to write, whole or not at all; it must not exist yet, or be empty.
+    #[arg(value_name = "DIR")]
+    pub out: PathBuf,
+    /// What to write: hf is a Hugging Face directory.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ExportFormat::Hf)]
+    pub format: ExportFormat,
+}
+
+/// What `asr-train export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExportFormat {
+    /// A Hugging Face directory.
+    Hf,
 }
 
 /// Measure a trained recogniser, and fail a CI job if it is not good enough.

@@ -6,6 +6,7 @@ mod args;
 mod check;
 mod doctor;
 mod eval;
+mod export;
 mod failure;
 mod import;
 mod train;
@@ -48,6 +49,7 @@ pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(TrainCommand::Doctor) => doctor::run(),
         Some(TrainCommand::Check(check)) => check::run(&check),
         Some(TrainCommand::Import(args)) => import::run(&args),
+        Some(TrainCommand::Export(args)) => export::run(&args),
         None => train::run(&args.run),
     };
     finish("asr-train", result)

@@ -3,6 +3,7 @@
 //! Every section is the config of the component that uses it, defined beside that component;
 //! this module only gathers them, makes paths absolute and checks what spans two sections.
 
+mod adopt;
 pub mod load;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,10 @@ pub use load::ConfigError;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
+    /// Where the weights start: a Hugging Face directory of Parakeet, a run or checkpoint of this program,
+    /// or a safetensors file; relative to this file. Sizes and features come from there unless they are
+    /// given. Empty: random weights.
+    pub init_from: PathBuf,
     /// The run's length, seed and rhythm.
     pub train: TrainConfig,
     /// Recordings, transcripts and batches.
@@ -134,7 +139,18 @@ impl RunConfig {
                 *manifest = absolute(&base.join(&*manifest));
             }
         }
+        if let Some(path) = config.init_from() {
+            let is_typed = loaded.overridden.contains("init_from");
+            let base = if is_typed { Path::new("") } else { &beside_config };
+            config.init_from = absolute(&base.join(path));
+            adopt::adopt(&mut config, &loaded.given)?;
+        }
         Ok(config)
+    }
+
+    /// Where the weights start, if not at random.
+    pub fn init_from(&self) -> Option<&Path> {
+        (!self.init_from.as_os_str().is_empty()).then_some(&self.init_from)
     }
 
     /// Refuses what cannot train.

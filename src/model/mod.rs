@@ -54,6 +54,10 @@ pub struct ModelConfig {
     pub attention_dropout: f64,
     /// Multiply the subsampled input by `sqrt(hidden_size)`, as Parakeet does.
     pub scale_input: bool,
+    /// Biases in the linear layers of feed-forward and attention.
+    pub linear_bias: bool,
+    /// Biases in the convolutions of the blocks.
+    pub conv_bias: bool,
 }
 
 impl Default for ModelConfig {
@@ -69,6 +73,8 @@ impl Default for ModelConfig {
             dropout: 0.1,
             attention_dropout: 0.1,
             scale_input: true,
+            linear_bias: true,
+            conv_bias: true,
         }
     }
 }
@@ -154,6 +160,11 @@ impl ModelConfig {
     /// Output frames for `num_frames` feature frames, by the convolutions' own arithmetic.
     pub fn output_len(&self, num_frames: usize) -> usize {
         subsampling::output_len(self.subsampling_factor, num_frames)
+    }
+
+    /// Mel bands that are left for the projection, of `num_mels`.
+    pub fn output_bands(&self, num_mels: usize) -> usize {
+        subsampling::output_bands(self.subsampling_factor, num_mels)
     }
 
     /// A freshly initialised network for `num_mels` features and `num_classes` outputs (the

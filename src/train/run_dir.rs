@@ -37,6 +37,8 @@ impl FromStr for Resume {
 /// Keys that may differ between a run and its resumption: they say where, how fast and for how
 /// long, not what is learnt.
 const FREE_KEYS: &[&str] = &[
+    // A run that goes on starts from its own checkpoint.
+    "init_from",
     "train.out",
     "train.epochs",
     "train.max_steps",
