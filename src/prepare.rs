@@ -203,7 +203,7 @@ pub fn assemble(
 ) -> Result<Prepared, PrepareError> {
     let tokens = match saved_tokens {
         Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,
-        None => vocabulary(config, &train)?,
+        None => choose_tokens(config, train.kept.iter().map(|kept| kept.text()))?,
     };
     let mut summaries = Vec::new();
     let mut dropped = train.dropped.clone();
@@ -241,17 +241,23 @@ pub fn assemble(
     })
 }
 
-/// The vocabulary of the weights that the run starts from, if it spells every transcript: then their
-/// head is of use. Otherwise that of the transcripts.
-fn vocabulary(config: &RunConfig, train: &Survey) -> Result<Tokens, PrepareError> {
-    let texts = || train.kept.iter().map(|kept| kept.text());
+/// The vocabulary of the weights that the run starts from, if it spells every one of `texts`: then their
+/// head is of use. Otherwise one of the texts' own.
+///
+/// # Errors
+///
+/// [`PrepareError::Source`], or [`PrepareError::Tokens`] of texts without a character.
+pub fn choose_tokens<'a>(
+    config: &RunConfig,
+    texts: impl Iterator<Item = &'a str> + Clone,
+) -> Result<Tokens, PrepareError> {
     if let Some(path) = config.init_from()
         && let Some(theirs) = Source::open(path)?.describe()?.tokens
-        && texts().all(|text| theirs.encode(text).is_ok())
+        && texts.clone().all(|text| theirs.encode(text).is_ok())
     {
         return Ok(theirs);
     }
-    Ok(Tokens::from_transcripts(texts())?)
+    Ok(Tokens::from_transcripts(texts)?)
 }
 
 /// Frames that leave the model for so many that enter, and frames that the labels need.

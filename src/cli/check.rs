@@ -10,10 +10,9 @@ use crate::config::RunConfig;
 use crate::data::report::{BucketReport, DataReport, Rules, Split};
 use crate::data::{DataError, Depth, Findings, Padding, Problem, fix};
 use crate::durable::{create_atomic_with, refuse_existing, write_atomic};
-use crate::prepare::{Prepared, assemble, augmenter, frames, look};
+use crate::prepare::{Prepared, assemble, augmenter, choose_tokens, frames, look};
 use crate::progress::{Display, Screen};
 use crate::schedule::Schedule;
-use crate::tokens::Tokens;
 use crate::train::total_steps;
 
 pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
@@ -31,7 +30,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let test = look(&config.data.test, &measured, &config, Depth::Measured, &screen)?;
     let texts = train.survey.kept.iter().map(|kept| kept.text());
     // Without a character there is no vocabulary; assembling says so.
-    let tokens = Tokens::from_transcripts(texts).ok();
+    let tokens = choose_tokens(&config, texts).ok();
     let fastest = config.data.speeds.iter().copied().fold(1.0, f64::max);
     let mut splits = vec![
         Split { name: "train", findings: &train, fastest },

@@ -2,7 +2,7 @@
 //!
 //! A key that is given must agree with them: weights of other sizes do not fit, and features that the
 //! weights were not trained on make nonsense of them. What only training knows (dropout, dither) is the
-//! config's own.
+//! config's own. Of a bare weights file nothing is known, and the config says all.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,7 @@ use super::{ConfigError, RunConfig};
 use crate::policy::Source;
 
 /// Keys that say how to train, not what the weights are.
-const OWN_KEYS: &[&str] =
-    &["model.dropout", "model.attention_dropout", "features.dither", "features.preset"];
+const OWN_KEYS: &[&str] = &["model.dropout", "model.attention_dropout", "features.dither"];
 
 /// Fills what is not among `given` from `config.init_from`.
 pub(super) fn adopt(config: &mut RunConfig, given: &BTreeSet<String>) -> Result<(), ConfigError> {
@@ -72,5 +71,71 @@ fn agree(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
         _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::features::Preset;
+
+    const CONFIG: &str = r#"{"model_type": "parakeet_ctc", "vocab_size": 3, "pad_token_id": 2,
+        "encoder_config": {"hidden_size": 64, "intermediate_size": 128, "num_mel_bins": 40}}"#;
+    const EXTRACTOR: &str = r#"{"feature_size": 40, "win_length": 320, "preemphasis": 0.5}"#;
+
+    fn load(text: &str, overrides: &[&str]) -> Result<RunConfig, ConfigError> {
+        let sandbox = tempfile::tempdir().unwrap();
+        let weights = sandbox.path().join("weights");
+        fs::create_dir(&weights).unwrap();
+        fs::write(weights.join("config.json"), CONFIG).unwrap();
+        fs::write(weights.join("preprocessor_config.json"), EXTRACTOR).unwrap();
+        let path = sandbox.path().join("run.toml");
+        fs::write(&path, text).unwrap();
+        let overrides: Vec<String> = overrides.iter().map(|s| s.to_string()).collect();
+        RunConfig::load(&path, &overrides)
+    }
+
+    #[test]
+    fn what_the_config_leaves_out_comes_from_the_weights() {
+        let text = "init_from = \"weights\"\n[model]\ndropout = 0.25\nnum_heads = 8\n";
+        let config = load(text, &["features.dither=1e-5"]).unwrap();
+        assert!(config.init_from.is_absolute() && config.init_from.ends_with("weights"));
+        let model = &config.model;
+        assert_eq!(
+            (model.hidden_size, model.feed_forward_expansion, model.num_layers),
+            (64, 2, 24)
+        );
+        assert_eq!((model.num_heads, model.dropout), (8, 0.25));
+        let features = &config.features;
+        assert_eq!((features.num_mels, features.window_len()), (40, 320));
+        assert_eq!((features.preemphasis, features.dither), (0.5, 1e-5));
+        // What is saved with the run is complete without the weights.
+        let saved = config.to_toml().unwrap();
+        assert_eq!(RunConfig::from_saved(Path::new("saved"), &saved).unwrap(), config);
+    }
+
+    #[test]
+    fn a_key_that_disagrees_with_the_weights_is_named_with_both_values() {
+        let text = "init_from = \"weights\"\n";
+        for (set, words) in [
+            ("model.hidden_size=128", ["`model.hidden_size` = 128", "have 64"]),
+            ("features.num_mels=80", ["`features.num_mels` = 80", "have 40"]),
+            ("features.preset=nemo", ["`features.", "leave the key out"]),
+        ] {
+            let error = load(text, &[set]).unwrap_err().to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+        let error = load("init_from = \"nothing\"\n", &[]).unwrap_err().to_string();
+        assert!(error.contains("nothing: no weights there"), "{error}");
+    }
+
+    #[test]
+    fn without_weights_nothing_changes() {
+        let config = load("", &[]).unwrap();
+        assert_eq!(config.features, Preset::Nemo.settings(16_000));
+        assert_eq!(config.init_from(), None);
     }
 }

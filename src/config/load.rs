@@ -16,7 +16,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 pub use error::{ConfigError, Place};
 use explain::{in_file, one_line, refuse_lists_as_tables};
@@ -74,6 +74,10 @@ where
     refuse_lists_as_tables(path, text, root.get_ref(), &defaults)?;
     let mut value: T = toml::from_str(text)
         .map_err(|error| in_file(path, text, root.get_ref(), &defaults, &error))?;
+    let mut given: BTreeSet<String> = keys("", root.get_ref()).into_iter().collect();
+    if overrides.is_empty() {
+        return Ok(Loaded { value, given, overridden: BTreeSet::new() });
+    }
     // The value is legal TOML already; this second reading only forgets the spans.
     let mut table: Table = toml::from_str(text)
         .map_err(|error| in_file(path, text, root.get_ref(), &defaults, &error))?;
@@ -86,8 +90,7 @@ where
             T::deserialize(table.clone()).map_err(|error| assignment.refusal(&defaults, &error))?;
         overridden.extend(assignment.keys());
     }
-    let mut given = overridden.clone();
-    given.extend(keys("", &table));
+    given.extend(overridden.iter().cloned());
     Ok(Loaded { value, given, overridden })
 }
 
@@ -102,11 +105,11 @@ pub fn to_toml_string<T: Serialize>(value: &T) -> Result<String, ConfigError> {
 }
 
 /// The dotted keys of the values in a table.
-fn keys(prefix: &str, table: &Table) -> Vec<String> {
+fn keys(prefix: &str, table: &DeTable<'_>) -> Vec<String> {
     let keys = table.iter().flat_map(|(key, value)| {
-        let dotted = explain::join(prefix, key);
-        match value {
-            toml::Value::Table(inner) => keys(&dotted, inner),
+        let dotted = explain::join(prefix, key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) => keys(&dotted, inner),
             _ => vec![dotted],
         }
     });

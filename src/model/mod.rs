@@ -283,6 +283,32 @@ mod tests {
     }
 
     #[test]
+    fn in_training_padding_changes_neither_logits_nor_batch_statistics() {
+        let plain = ModelConfig { dropout: 0.0, attention_dropout: 0.0, ..config(4) };
+        let model = plain.init(20, 7, &Device::flex().autodiff());
+        let both = Tensor::cat(vec![features(50), padded(&features(31), 19)], 0);
+        let train = |padding: usize| {
+            let wide = Tensor::zeros([2, padding, 20], &Device::flex());
+            let x = Tensor::cat(vec![both.clone(), wide], 1);
+            let mut pass = Pass::training(1);
+            let (logits, lens) = model.forward(Tensor::from_inner(x), &[50, 31], &mut pass);
+            let rows = (0..2)
+                .map(|row| logits.clone().narrow(0, row, 1).narrow(1, 0, lens[row]).to_data());
+            let statistics = pass.statistics.iter();
+            let statistics = statistics.flat_map(|seen| [&seen.mean, &seen.variance]);
+            rows.chain(statistics.map(|x| x.to_data())).collect::<Vec<_>>()
+        };
+        let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-4);
+        let want = train(0);
+        assert_eq!(want.len(), 2 + 2 * plain.num_layers);
+        for padding in [1, 8, 77] {
+            for (got, want) in train(padding).iter().zip(&want) {
+                got.assert_approx_eq(want, tolerance);
+            }
+        }
+    }
+
+    #[test]
     fn output_lengths_are_those_of_the_layers_for_every_length() {
         for factor in [2, 4, 8] {
             let config = config(factor);

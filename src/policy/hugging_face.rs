@@ -380,7 +380,8 @@ fn extractor(features: &LogMelConfig) -> Value {
 
 /// One token a character, joined as they come. The processor drops the blank, which is the pad token.
 fn tokenizer(tokens: &Tokens) -> Value {
-    let classes = tokens.symbols().iter().enumerate();
+    let symbols = tokens.symbols();
+    let classes = symbols.iter().enumerate();
     let mut vocabulary: serde_json::Map<String, Value> =
         classes.map(|(class, symbol)| (symbol.to_string(), json!(class))).collect();
     vocabulary.insert(PAD.to_owned(), json!(tokens.blank()));

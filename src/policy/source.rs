@@ -395,3 +395,206 @@ pub(super) fn shapes<M: Module>(model: &M) -> Vec<(String, Vec<usize>)> {
     let tensors = model.collect(None, None, false);
     tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.to_vec())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use burn::tensor::Device;
+    use tempfile::TempDir;
+
+    use super::super::{Progress, export, save, weights_to_bytes};
+    use super::*;
+    use crate::model::AcousticModel;
+
+    fn config() -> ModelConfig {
+        ModelConfig {
+            hidden_size: 16,
+            num_layers: 2,
+            num_heads: 2,
+            subsampling_channels: 4,
+            subsampling_factor: 4,
+            linear_bias: false,
+            ..Default::default()
+        }
+    }
+
+    fn tokens() -> Tokens {
+        Tokens::from_transcripts(["a b"]).unwrap()
+    }
+
+    fn model(config: &ModelConfig, tokens: &Tokens) -> AcousticModel {
+        config.init(20, tokens.num_classes(), &Device::flex())
+    }
+
+    fn bytes(model: &AcousticModel) -> Vec<u8> {
+        weights_to_bytes(model).unwrap()
+    }
+
+    /// A run of a model with a checkpoint, and the weights in it.
+    fn run() -> (TempDir, Vec<u8>) {
+        let weights = bytes(&model(&config(), &tokens()));
+        let checkpoint = Checkpoint {
+            progress: Progress { step: 3, ..Default::default() },
+            model: weights.clone(),
+            optimizer: vec![1],
+            tokens: tokens().to_text(),
+            config: format!(
+                "seed = 1\n[features]\nnum_mels = 20\n[model]\n{}",
+                toml::to_string(&config()).unwrap()
+            ),
+        };
+        let run = tempfile::tempdir().unwrap();
+        save(run.path(), &checkpoint, &[Link::Last, Link::Best]).unwrap();
+        (run, weights)
+    }
+
+    fn start(path: &Path, tokens: &Tokens) -> Result<(AcousticModel, Started), SourceError> {
+        Source::open(path)?.start(model(&config(), tokens), tokens)
+    }
+
+    #[test]
+    fn a_run_a_checkpoint_its_file_and_its_export_give_the_same_bits() {
+        let (run, weights) = run();
+        let exported = run.path().join("exported");
+        assert_eq!(export(run.path(), &exported).unwrap().remark, None);
+        for place in [
+            "",
+            "checkpoints/step-000003",
+            "checkpoints/last/model.safetensors",
+            "exported",
+            "exported/model.safetensors",
+        ] {
+            let path = run.path().join(place);
+            let (loaded, started) = start(&path, &tokens()).unwrap();
+            assert!(bytes(&loaded) == weights, "{place}");
+            assert_eq!(started.new_head, None, "{place}");
+            let described = Source::open(&path).unwrap().describe().unwrap();
+            assert_eq!(
+                (described.model.unwrap(), described.tokens),
+                (ModelConfig { dropout: 0.1, ..config() }, Some(tokens()))
+            );
+            assert_eq!(described.features.unwrap().num_mels, 20);
+        }
+        let error = export(run.path(), &exported).unwrap_err().to_string();
+        assert!(error.contains("it is there already"), "{error}");
+    }
+
+    #[test]
+    fn a_changed_vocabulary_starts_the_head_anew_and_nothing_else() {
+        let (run, weights) = run();
+        let exported = run.path().join("exported");
+        export(run.path(), &exported).unwrap();
+        let others = Tokens::from_transcripts(["xyz and more"]).unwrap();
+        for path in [run.path(), &exported] {
+            let fresh = model(&config(), &others);
+            let source = Source::open(path).unwrap();
+            let (loaded, started) = source.start(fresh.clone(), &others).unwrap();
+            assert!(
+                started.to_string().contains("the head starts anew: its vocabulary"),
+                "{started}"
+            );
+            let of = |bytes: &[u8]| tensors::parse("x".as_ref(), bytes, &|_| true).unwrap().0;
+            let (loaded, old, fresh) = (of(&bytes(&loaded)), of(&weights), of(&bytes(&fresh)));
+            for (name, tensor) in &loaded {
+                let want = if name.starts_with(HEAD) { &fresh[name] } else { &old[name] };
+                assert_eq!(tensor, want, "{name}");
+            }
+            assert_eq!(started.matched, loaded.len() - 2);
+        }
+        // Of as many symbols, but others.
+        let as_many = Tokens::from_transcripts(["x y"]).unwrap();
+        assert!(start(run.path(), &as_many).unwrap().1.new_head.is_some());
+    }
+
+    #[test]
+    fn a_bare_file_starts_all_but_the_head() {
+        let (run, weights) = run();
+        let file = run.path().join("weights.safetensors");
+        fs::write(&file, &weights).unwrap();
+        let (_, started) = start(&file, &tokens()).unwrap();
+        assert!(started.new_head.unwrap().contains("a bare file has no vocabulary"));
+        assert_eq!(Source::open(&file).unwrap().describe().unwrap().model, None);
+    }
+
+    #[test]
+    fn other_members_of_the_family_lend_their_encoder() {
+        let (run, weights) = run();
+        let exported = run.path().join("exported");
+        export(run.path(), &exported).unwrap();
+        let (all, _) =
+            tensors::read_directory(&exported, &|name| !name.ends_with("num_batches_tracked"))
+                .unwrap();
+        let text = fs::read_to_string(exported.join("config.json")).unwrap();
+        let rewrite = |kind: &str, tensors: &Tensors| {
+            fs::write(exported.join("config.json"), text.replace("parakeet_ctc", kind)).unwrap();
+            let bytes = tensors::to_bytes(tensors, &BTreeMap::new()).unwrap();
+            fs::write(exported.join(MODEL), bytes).unwrap();
+            start(&exported, &tokens()).unwrap().1
+        };
+        let mut tdt = all.clone();
+        tdt.retain(|name, _| name.starts_with("encoder."));
+        let num_encoder = tdt.len();
+        let joint = all["ctc_head.bias"].clone();
+        tdt.insert("joint.head.bias".to_owned(), joint);
+        let started = rewrite("parakeet_tdt", &tdt);
+        assert_eq!((started.matched, started.left.len()), (num_encoder, 1));
+        assert!(started.to_string().contains("1 such as joint.head.bias"), "{started}");
+        assert!(!weights.is_empty());
+    }
+
+    #[test]
+    fn what_is_missing_unexpected_or_of_another_shape_is_listed() {
+        let (run, _) = run();
+        let source = Source::open(run.path()).unwrap();
+        type Change = fn(&mut ModelConfig);
+        let cases: [(Change, &[&str]); 4] = [
+            (|c| c.num_layers = 3, &["missing: layers.2.", " more"]),
+            (|c| c.num_layers = 1, &["unexpected: layers.1."]),
+            (
+                |c| c.conv_kernel = 5,
+                &["layers.0.conv.depthwise_taps [9, 1, 16] instead of [5, 1, 16]"],
+            ),
+            (|c| c.linear_bias = true, &["missing: layers.0.feed_forward1.linear1.bias"]),
+        ];
+        for (change, words) in cases {
+            let mut config = config();
+            change(&mut config);
+            let error = source.start(model(&config, &tokens()), &tokens()).unwrap_err().to_string();
+            let words = words.iter().chain(&["leave sizes out of [model]"]);
+            assert!(words.clone().all(|word| error.contains(word)), "{error}");
+        }
+        let error = start(&run.path().join("nowhere"), &tokens()).err().unwrap().to_string();
+        assert!(error.contains("nowhere: no weights there"), "{error}");
+        let file = run.path().join("checkpoints/last/model.safetensors");
+        let mut damaged = fs::read(&file).unwrap();
+        *damaged.last_mut().unwrap() ^= 1;
+        fs::write(&file, damaged).unwrap();
+        assert!(matches!(start(run.path(), &tokens()), Err(SourceError::Checkpoint(_))));
+    }
+
+    #[test]
+    fn a_model_without_a_counterpart_is_not_exported_and_leaves_nothing() {
+        let (run, _) = run();
+        for (old, new, words) in [
+            ("num_mels = 20", "num_mels = 20\npreset = \"wenet\"", "features."),
+            ("num_mels = 20", "num_mels = 22", "features.num_mels = 22"),
+            ("num_mels = 20", "num_mels = 20\nsample_rate_hz = 8000", ""),
+        ] {
+            let checkpoint = resolve(run.path(), Link::Best).unwrap();
+            let mut changed = Checkpoint::read(&checkpoint).unwrap();
+            changed.config = changed.config.replace(old, new);
+            let path = run.path().join("changed");
+            changed.write(&path).unwrap();
+            let out = run.path().join("out");
+            match export(&path, &out) {
+                Ok(exported) => assert!(exported.remark.unwrap().contains("8000")),
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(!words.is_empty() && error.contains(words), "{error}");
+                    assert!(!out.exists());
+                }
+            }
+        }
+    }
+}
