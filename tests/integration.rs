@@ -14,6 +14,7 @@ mod tones;
 mod augment;
 mod interrupt_and_resume;
 mod start_and_export;
+mod tokens;
 mod train_and_eval;
 
 // What other tools have, read and converted.

@@ -11,6 +11,7 @@ use crate::eval::report::ReportError;
 use crate::policy::{CheckpointError, ExportError, SourceError};
 use crate::prepare::PrepareError;
 use crate::schedule::ScheduleError;
+use crate::tokens::TokensError;
 use crate::train::TrainError;
 
 /// Failed while running.
@@ -91,6 +92,12 @@ impl From<PrepareError> for Failure {
     }
 }
 
+impl From<TokensError> for Failure {
+    fn from(error: TokensError) -> Self {
+        Self::new(DATA, error)
+    }
+}
+
 impl From<TargetsError> for Failure {
     fn from(error: TargetsError) -> Self {
         Self::new(DATA, error)
@@ -120,9 +127,9 @@ impl From<ExportError> for Failure {
             ExportError::Write { ref source, .. } if source.kind() == ErrorKind::StorageFull => {
                 Self::new(RUNNING, error)
             }
-            error @ (ExportError::Unfit { .. } | ExportError::Write { .. }) => {
-                Self::new(USAGE, error)
-            }
+            error @ (ExportError::Unfit { .. }
+            | ExportError::Vocabulary { .. }
+            | ExportError::Write { .. }) => Self::new(USAGE, error),
             error => Self::new(RUNNING, error),
         }
     }

@@ -9,6 +9,7 @@ mod eval;
 mod export;
 mod failure;
 mod import;
+mod tokens;
 mod train;
 
 use std::ffi::OsString;
@@ -50,6 +51,7 @@ pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(TrainCommand::Check(check)) => check::run(&check),
         Some(TrainCommand::Import(args)) => import::run(&args),
         Some(TrainCommand::Export(args)) => export::run(&args),
+        Some(TrainCommand::Tokens(args)) => tokens::run(&args),
         None => train::run(&args.run),
     };
     finish("asr-train", result)

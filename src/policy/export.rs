@@ -62,6 +62,14 @@ pub enum ExportError {
         /// The tensor.
         name: String,
     },
+    /// The vocabulary has no form there.
+    #[error("{} cannot be exported: {reason}", path.display())]
+    Vocabulary {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What it is.
+        reason: String,
+    },
     /// The directory cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -127,8 +135,10 @@ pub fn export(run: &Path, out: &Path) -> Result<Exported, ExportError> {
     let cannot_write = |source| ExportError::Write { path: out.to_owned(), source };
     let weights = tensors::to_bytes(&theirs, &batches_seen)
         .map_err(|reason| cannot_write(io::Error::other(reason)))?;
+    let files = hugging_face::files(&model, &features, &tokens)
+        .map_err(|reason| ExportError::Vocabulary { path: path.clone(), reason })?;
     create_directory_with(out, |directory| {
-        for (name, value) in hugging_face::files(&model, &features, &tokens) {
+        for (name, value) in files {
             let text = serde_json::to_string_pretty(&value)?;
             fs::write(directory.join(name), text + "\n")?;
         }

@@ -1,5 +1,5 @@
 //! The small files of a Hugging Face directory: `config.json`, `preprocessor_config.json` and what a
-//! processor of characters needs, read and written as `ParakeetForCTC` of transformers 5 does.
+//! processor needs, read and written as `ParakeetForCTC` of transformers 5 does.
 //!
 //! Keys that a file leaves out have that library's defaults. Refused by key: sizes that this model does
 //! not have, and features that `ParakeetFeatureExtractor` cannot compute.
@@ -296,35 +296,36 @@ pub(super) fn foreign_feature(features: &LogMelConfig) -> Option<(String, String
     foreign.next().map(|key| (key.clone(), ours[key].to_string(), theirs[key].to_string()))
 }
 
-/// The small files of a directory, by name.
+/// The small files of a directory, by name; or why the vocabulary has no form there.
 pub(super) fn files(
     model: &ModelConfig,
     features: &LogMelConfig,
     tokens: &Tokens,
-) -> Vec<(&'static str, Value)> {
+) -> Result<Vec<(&'static str, Value)>, String> {
+    let (tokenizer, pad) = tokenizer(tokens)?;
     let extractor = extractor(features);
     let mut processor = json!({
         "processor_class": "ParakeetProcessor",
-        "blank_token": PAD,
+        "blank_token": pad,
         "decoder_type": "ctc",
     });
     processor["feature_extractor"] = extractor.clone();
-    vec![
+    Ok(vec![
         ("config.json", config(model, features, tokens)),
         ("preprocessor_config.json", extractor),
         ("processor_config.json", processor),
-        ("tokenizer.json", tokenizer(tokens)),
+        ("tokenizer.json", tokenizer),
         (
             "tokenizer_config.json",
             json!({
                 "tokenizer_class": "ParakeetTokenizer",
                 "processor_class": "ParakeetProcessor",
-                "pad_token": PAD,
+                "pad_token": pad,
                 "clean_up_tokenization_spaces": false,
                 "model_max_length": 1_000_000,
             }),
         ),
-    ]
+    ])
 }
 
 fn config(model: &ModelConfig, features: &LogMelConfig, tokens: &Tokens) -> Value {
@@ -378,26 +379,54 @@ fn extractor(features: &LogMelConfig) -> Value {
     })
 }
 
-/// One token a character, joined as they come. The processor drops the blank, which is the pad token.
-fn tokenizer(tokens: &Tokens) -> Value {
+/// The tokenizer and its pad token, which is the blank; the processor drops it.
+fn tokenizer(tokens: &Tokens) -> Result<(Value, String), String> {
+    let blank = tokens.blank();
+    let pad = json!({
+        "id": blank,
+        "content": PAD,
+        "single_word": false,
+        "lstrip": false,
+        "rstrip": false,
+        "normalized": false,
+        "special": true,
+    });
+    match tokens.foreign_file() {
+        None => Ok((characters(tokens, &pad), PAD.to_owned())),
+        Some(("tokenizer.json", text)) => {
+            let mut tokenizer: Value =
+                serde_json::from_slice(text).map_err(|error| error.to_string())?;
+            let added = &mut tokenizer["added_tokens"];
+            if !added.is_array() {
+                *added = json!([]);
+            }
+            let all = added.as_array_mut().into_iter().flatten();
+            let there = all
+                .filter(|token| token["id"] == json!(blank))
+                .find_map(|token| token["content"].as_str().map(str::to_owned));
+            if there.is_none() {
+                added.as_array_mut().into_iter().for_each(|all| all.push(pad.clone()));
+            }
+            Ok((tokenizer, there.unwrap_or_else(|| PAD.to_owned())))
+        }
+        Some((name, _)) => Err(format!(
+            "its vocabulary is a {name}, which ParakeetTokenizer does not read; train with a tokenizer.json"
+        )),
+    }
+}
+
+/// One token a character, joined as they come.
+fn characters(tokens: &Tokens, pad: &Value) -> Value {
     let symbols = tokens.symbols();
     let classes = symbols.iter().enumerate();
     let mut vocabulary: serde_json::Map<String, Value> =
-        classes.map(|(class, symbol)| (symbol.to_string(), json!(class))).collect();
+        classes.map(|(class, symbol)| (symbol.clone(), json!(class))).collect();
     vocabulary.insert(PAD.to_owned(), json!(tokens.blank()));
     json!({
         "version": "1.0",
         "truncation": null,
         "padding": null,
-        "added_tokens": [{
-            "id": tokens.blank(),
-            "content": PAD,
-            "single_word": false,
-            "lstrip": false,
-            "rstrip": false,
-            "normalized": false,
-            "special": true,
-        }],
+        "added_tokens": [pad],
         "normalizer": null,
         "pre_tokenizer": {
             "type": "Split",
@@ -414,6 +443,7 @@ fn tokenizer(tokens: &Tokens) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::TokenKind;
 
     fn written(files: &[(&str, Value)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -439,7 +469,7 @@ mod tests {
             ..Preset::Nemo.settings(11_025)
         };
         let tokens = Tokens::from_transcripts(["a b"]).unwrap();
-        let dir = written(&files(&model, &features, &tokens));
+        let dir = written(&files(&model, &features, &tokens).unwrap());
         let found = describe(dir.path()).unwrap();
         assert_eq!((found.kind, found.blank), (Kind::Ctc, Some(3)));
         assert_eq!(found.model, model);
@@ -454,6 +484,20 @@ mod tests {
         assert_eq!(describe(dir.path()).unwrap().features.num_mels, 40);
         fs::remove_file(dir.path().join("processor_config.json")).unwrap();
         assert_eq!(describe(dir.path()).unwrap().features.window_len(), 400);
+    }
+
+    #[test]
+    fn pieces_are_exported_as_they_are_with_the_blank_behind_them() {
+        let texts = ["the other brother", "the mother and the other"];
+        let tokens = Tokens::train(TokenKind::Bpe, 20, texts).unwrap();
+        let (json, pad) = tokenizer(&tokens).unwrap();
+        let added = json["added_tokens"].as_array().unwrap();
+        let last = added.last().unwrap();
+        assert_eq!((&last["id"], last["content"].as_str()), (&json!(20), Some(pad.as_str())));
+        // Read back, the blank is no piece.
+        let dir = written(&[("tokenizer.json", json)]);
+        let read = Tokens::load(&dir.path().join("tokenizer.json")).unwrap();
+        assert_eq!((read.symbols(), read.blank()), (tokens.symbols(), 20));
     }
 
     #[test]
