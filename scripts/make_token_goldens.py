@@ -27,7 +27,8 @@ TEXTS = [
     "ﬁne ligature ½ ™ ﷺ", "cafe\u0301 naïve Ångström", "ＦＵＬＬ width", "Straße İstanbul ΑΣ",
     "日本語の文", "한국어 문장", "русский текст", "हिन्दी में", "emoji 👩‍👩‍👧 👍🏽", "zero\u200bwidth",
     "aaaa aaaaaaa hmmmmm xxxiii", "<unk> <s> </s> <pad> <0x41>", "the-the--the", "abcABC123",
-    "a\u0301\u0302b", "\u0000nul", "thinginging thththth", "xyzzy qqq", "[x] user [x]defined",
+    "a\u0301\u0302b", "\u0000nul", "thinginging thththth", "xyzzy qqq",
+    "eeeeeeee tttttttttt ssssssssssss nnnnnnn llllllllll pppppppp", "[x] user [x]defined",
 ]
 
 RULES = [  # from, to: code points in hex, as SentencePiece's normalisation_rule_tsv has them

@@ -71,7 +71,8 @@ fn add_batch(
     sum.audio_s += batch.audio_s;
     let (features, batch) = upload(batch, device);
     let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &mut Pass::inference());
-    let best: Tensor<2, Int> = logits.clone().argmax(2).squeeze_dim(2);
+    let best: Tensor<2, Int> =
+        without(logits.clone(), &tokens.silent_classes()).argmax(2).squeeze_dim(2);
     let num_frames = logits.dims()[1];
     let problem = Arc::new(problem(&logits, frame_lens.clone(), &batch.labels, tokens));
     let nll = values(ctc_loss(logits, Arc::clone(&problem)));
@@ -82,7 +83,8 @@ fn add_batch(
     sum.blanks += decoded.blanks;
     for (row, (utterance, labels)) in batch.utterances.iter().zip(decoded.labels).enumerate() {
         let labels: Vec<u32> = labels.into_iter().map(|label| label as u32).collect();
-        sum.hypotheses[*utterance] = tokens.decode(&labels);
+        // A piece that starts a word need not come first.
+        sum.hypotheses[*utterance] = tokens.decode(&labels).trim().to_owned();
         if problem.is_feasible(row) {
             sum.nll += f64::from(nll[row]);
             sum.labels += batch.labels[row].len().max(1);
@@ -90,6 +92,18 @@ fn add_batch(
             sum.infeasible += 1;
         }
     }
+}
+
+/// Logits by which no frame is of one of `classes`, such as `<unk>` of a tokenizer's file.
+fn without(logits: Tensor<3>, classes: &[u32]) -> Tensor<3> {
+    if classes.is_empty() {
+        return logits;
+    }
+    let num_classes = logits.dims()[2];
+    let mut mask = vec![0.0_f32; num_classes];
+    classes.iter().for_each(|class| mask[*class as usize] = f32::NEG_INFINITY);
+    let mask = Tensor::from_data(TensorData::new(mask, [1, 1, num_classes]), &logits.device());
+    logits + mask
 }
 
 /// Moves a batch's features to the device: `[B, T, F]`. The rest of the batch stays.

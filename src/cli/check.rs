@@ -24,6 +24,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     refuse_to_overwrite(args)?;
     let (device, device_name) = open_device(args.device)?;
     let augmenter = augmenter(&config)?;
+    if let Some(file) = config.tokens.file() {
+        Tokens::load(file)?;
+    }
 
     let measured = config.data.for_evaluation();
     let train = look(&config.data.train, &config.data, &config, Depth::Measured, &screen)?;
@@ -31,7 +34,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let test = look(&config.data.test, &measured, &config, Depth::Measured, &screen)?;
     let texts = train.survey.kept.iter().map(|kept| kept.text());
     // Without a character there is no vocabulary; assembling says so.
-    let tokens = Tokens::from_transcripts(texts).ok();
+    let tokens = Tokens::new(&config.tokens, texts).ok();
+    let saved_tokens = tokens.as_ref().map(Tokens::to_text);
     let fastest = config.data.speeds.iter().copied().fold(1.0, f64::max);
     let mut splits = vec![
         Split { name: "train", findings: &train, fastest },
@@ -56,7 +60,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
 
     let broken = broken([&train, &dev, &test]);
     // What is sound is batched all the same, to show the padding.
-    let prepared = assemble(&config, None, Padding::Bucket, augmenter, train.survey, dev.survey);
+    let saved_tokens = saved_tokens.as_deref();
+    let prepared =
+        assemble(&config, saved_tokens, Padding::Bucket, augmenter, train.survey, dev.survey);
     if let Ok(prepared) = &prepared {
         report.buckets = BucketReport::of(&prepared.train, &prepared.sampler);
     }
@@ -91,8 +97,7 @@ fn say_batches(config: &RunConfig, prepared: &Prepared) -> Result<(), Failure> {
     for summary in &prepared.summaries {
         say(summary.line())?;
     }
-    let symbols: String = prepared.tokens.symbols().iter().collect();
-    say(format_args!("tokens {} characters: {symbols:?}", prepared.tokens.symbols().len()))?;
+    say(&prepared.vocabulary)?;
     let shapes = prepared.sampler.shapes();
     if let Some((utterances, frames)) = shapes.first() {
         say(format_args!(

@@ -11,6 +11,7 @@ use crate::eval::report::ReportError;
 use crate::policy::CheckpointError;
 use crate::prepare::PrepareError;
 use crate::schedule::ScheduleError;
+use crate::tokens::TokensError;
 use crate::train::TrainError;
 
 /// Failed while running.
@@ -87,6 +88,12 @@ impl From<PrepareError> for Failure {
             PrepareError::Data(error) => error.into(),
             other => Self::new(DATA, other),
         }
+    }
+}
+
+impl From<TokensError> for Failure {
+    fn from(error: TokensError) -> Self {
+        Self::new(DATA, error)
     }
 }
 

@@ -8,6 +8,7 @@ mod doctor;
 mod eval;
 mod failure;
 mod import;
+mod tokens;
 mod train;
 
 use std::ffi::OsString;
@@ -48,6 +49,7 @@ pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(TrainCommand::Doctor) => doctor::run(),
         Some(TrainCommand::Check(check)) => check::run(&check),
         Some(TrainCommand::Import(args)) => import::run(&args),
+        Some(TrainCommand::Tokens(args)) => tokens::run(&args),
         None => train::run(&args.run),
     };
     finish("asr-train", result)

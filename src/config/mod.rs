@@ -17,6 +17,7 @@ use crate::features::{FeatureError, LogMelConfig};
 use crate::model::{ModelConfig, ModelConfigError};
 use crate::optim::{OptimConfig, OptimConfigError};
 use crate::schedule::ScheduleConfig;
+use crate::tokens::{TokensConfig, TokensError};
 
 pub use load::ConfigError;
 
@@ -28,6 +29,8 @@ pub struct RunConfig {
     pub train: TrainConfig,
     /// Recordings, transcripts and batches.
     pub data: DataConfig,
+    /// The vocabulary.
+    pub tokens: TokensConfig,
     /// Log-mel features.
     pub features: LogMelConfig,
     /// Room responses, noise and gain on training samples.
@@ -101,6 +104,9 @@ pub enum InvalidConfig {
     /// A count of the loop that must be positive.
     #[error("train.{0} must be at least 1, not 0")]
     Zero(&'static str),
+    /// The vocabulary's settings.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// The augmentation's settings.
     #[error(transparent)]
     Augment(#[from] AugmentError),
@@ -112,7 +118,7 @@ pub enum InvalidConfig {
 }
 
 impl RunConfig {
-    /// Reads `path`, applies `--set` overrides, and makes manifest paths absolute: relative to
+    /// Reads `path`, applies `--set` overrides, and makes the paths of files absolute: relative to
     /// the config file, or to the working directory where `--set` gave them.
     ///
     /// # Errors
@@ -134,6 +140,11 @@ impl RunConfig {
                 *manifest = absolute(&base.join(&*manifest));
             }
         }
+        if let Some(file) = config.tokens.file() {
+            let is_set = loaded.overridden.contains("tokens.file");
+            let base = if is_set { Path::new("") } else { &beside_config };
+            config.tokens.file = absolute(&base.join(file));
+        }
         Ok(config)
     }
 
@@ -146,6 +157,7 @@ impl RunConfig {
         self.model.validate()?;
         self.optim.validate()?;
         self.features.validate()?;
+        self.tokens.validate()?;
         self.data.validate()?;
         self.augment.validate()?;
         self.spec_augment.validate()?;
@@ -205,8 +217,12 @@ mod tests {
 
     #[test]
     fn manifests_are_relative_to_the_config_and_set_ones_to_the_working_directory() {
-        let text = "[data]\ntrain = [\"../data/a.jsonl\"]\ndev = [\"b.jsonl\"]\n";
+        let text = "[data]\ntrain = [\"../data/a.jsonl\"]\ndev = [\"b.jsonl\"]\n[tokens]\nfile = \"t.json\"\n";
         let config = load(text, &["data.dev=c.jsonl"]).unwrap();
+        assert!(config.tokens.file.is_absolute() && config.tokens.file.ends_with("configs/t.json"));
+        assert_eq!(load("", &[]).unwrap().tokens.file(), None);
+        let set = load(text, &["tokens.file=u.json"]).unwrap().tokens.file;
+        assert_eq!(set, std::env::current_dir().unwrap().join("u.json"));
         assert!(config.data.train[0].ends_with("configs/../data/a.jsonl"));
         assert!(config.data.train[0].is_absolute());
         assert_eq!(config.data.dev[0], std::env::current_dir().unwrap().join("c.jsonl"));

@@ -119,7 +119,7 @@ pub enum DataError {
     Features(#[from] FeatureError),
     /// Transcripts hold characters the model cannot spell.
     #[error(
-        "{utterances} utterances hold {unknown}; correct the transcripts, or set data.normalizer = \"basic\"; first: {first}"
+        "{utterances} utterances hold {unknown}; correct the transcripts, set data.normalizer = \"basic\", or use other tokens (tokens.kind, tokens.file); first: {first}"
     )]
     UnknownCharacters {
         /// How many utterances.

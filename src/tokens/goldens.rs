@@ -97,6 +97,38 @@ fn a_padding_token_behind_the_pieces_is_the_blank_and_unknown_classes_spell_noth
 }
 
 #[test]
+fn an_alphabet_as_words_is_read_and_a_blank_is_added_where_there_is_none() {
+    let file = serde_json::json!({
+        "added_tokens": [{"id": 3, "content": "<pad>", "special": true}],
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": {"Regex": "[\\s\\S]"},
+            "behavior": "Isolated",
+            "invert": false,
+        },
+        "decoder": {"type": "Fuse"},
+        "model": {
+            "type": "WordLevel",
+            "vocab": {" ": 0, "a": 1, "b": 2, "<pad>": 3},
+            "unk_token": "<unk>",
+        },
+    });
+    let path = Path::new("tokenizer.json");
+    let tokens: Tokens = hugging_face::read(&file.to_string(), path).unwrap().into();
+    assert_eq!((tokens.blank(), tokens.symbols().concat().as_str()), (3, " ab"));
+    assert_eq!(tokens.encode("ab a").unwrap(), [1, 2, 0, 1]);
+    assert_eq!(tokens.decode(&[1, 2, 0, 1, 3]), "ab a");
+    assert_eq!(tokens.encode_known("abc").1.counts[&'c'], 1);
+    assert_eq!(tokens.tokenizer_json("<pad>").unwrap(), file);
+
+    let bpe = &all_files()["hf-bpe.json"];
+    let padded = bpe.tokenizer_json("<pad>").unwrap();
+    assert_eq!(padded["added_tokens"][0]["id"], 300);
+    let again: Tokens = hugging_face::read(&padded.to_string(), path).unwrap().into();
+    assert_eq!((again.symbols(), again.blank()), (bpe.symbols(), 300));
+}
+
+#[test]
 fn every_file_comes_back_from_a_checkpoint_as_it_was() {
     for (name, tokens) in all_files() {
         let again = Tokens::parse(&tokens.to_text(), Path::new("tokens.txt")).unwrap();

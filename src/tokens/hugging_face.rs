@@ -1,12 +1,12 @@
 //! Hugging Face's `tokenizer.json`: BPE and unigram models with the normalisers, pre-tokenisers and
-//! decoders that SentencePiece-like tokenizers are made of. Everything else is refused by name. A padding
-//! token behind the last piece is the CTC blank, as in Parakeet, and no piece.
+//! decoders that SentencePiece-like tokenizers are made of, and alphabets. Everything else is refused by
+//! name. A padding token behind the last piece is the CTC blank, as in Parakeet, and no piece.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::bpe::{Bpe, Merges};
 use super::charsmap::Charsmap;
@@ -79,6 +79,12 @@ struct UnigramModel {
     vocab: Vec<(String, f64)>,
 }
 
+#[derive(Deserialize)]
+struct WordLevelModel {
+    vocab: HashMap<String, u64>,
+    unk_token: String,
+}
+
 /// Reads the content of a `tokenizer.json`; `path` is for messages.
 pub(super) fn read(text: &str, path: &Path) -> Result<Subwords, TokensError> {
     let reader = Reader { path };
@@ -98,6 +104,9 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Subwords, TokensError> {
     let (mut normalizers, mut splits, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     reader.normalizers("normalizer", &file.normalizer, &mut normalizers)?;
     reader.splits("pre_tokenizer", &file.pre_tokenizer, &mut splits)?;
+    if file.model["type"] == "WordLevel" && !splits.contains(&Split::Characters) {
+        return Err(reader.unsupported("model.type", &file.model["type"], MODELS));
+    }
     reader.steps("decoder", &file.decoder, &mut steps)?;
     if steps.is_empty() {
         return Err(reader.unsupported("decoder", &file.decoder, DECODERS));
@@ -111,9 +120,11 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Subwords, TokensError> {
     })
 }
 
+const MODELS: &str = "BPE, Unigram, or WordLevel of an alphabet (a Split into characters)";
 const NORMALIZERS: &str =
     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, Prepend, Replace, Precompiled, or a Sequence of them";
-const SPLITS: &str = "Metaspace, WhitespaceSplit, or a Sequence of them";
+const SPLITS: &str =
+    "Metaspace, WhitespaceSplit, Split by the Regex \"[\\s\\S]\", or a Sequence of them";
 const DECODERS: &str = "Metaspace, Replace, ByteFallback, Fuse, Strip, or a Sequence of them";
 
 /// Rank and merged class of two classes.
@@ -194,7 +205,17 @@ impl Reader<'_> {
                 }
                 Ok((list, scores, unigram.byte_fallback.unwrap_or(false), None))
             }
-            _ => Err(self.unsupported("model.type", &model["type"], "BPE or Unigram")),
+            Some("WordLevel") => {
+                let words: WordLevelModel = self.parse("model", model)?;
+                let mut list = Vec::new();
+                for (text, class) in words.vocab {
+                    self.place(&mut list, class, text, Kind::Normal)?;
+                }
+                silence(&mut list, |piece| piece.text == words.unk_token);
+                let scores = vec![0.0; list.len()];
+                Ok((list, scores, false, Some((Vec::new(), true))))
+            }
+            _ => Err(self.unsupported("model.type", &model["type"], MODELS)),
         }
     }
 
@@ -230,8 +251,11 @@ impl Reader<'_> {
     ) -> Result<(Vec<Piece>, Vec<f64>), TokensError> {
         let last = added.iter().max_by_key(|token| token.id);
         let blank = last.filter(|token| {
-            token.id >= list.len() as u64 && BLANKS.contains(&token.content.as_str())
+            token.id + 1 >= list.len() as u64 && BLANKS.contains(&token.content.as_str())
         });
+        if blank.is_some_and(|blank| blank.id + 1 == list.len() as u64) {
+            list.pop();
+        }
         for token in added.iter().filter(|token| blank.is_none_or(|blank| blank.id != token.id)) {
             let is_model = list.get(token.id as usize).is_some_and(|p| p.text == token.content);
             if token.special || !is_model {
@@ -340,6 +364,13 @@ impl Reader<'_> {
                 }
             }
             Some("WhitespaceSplit") => splits.push(Split::Whitespace),
+            Some("Split")
+                if value["pattern"]["Regex"] == r"[\s\S]"
+                    && value["behavior"] == "Isolated"
+                    && value["invert"] == false =>
+            {
+                splits.push(Split::Characters);
+            }
             Some("Metaspace") => {
                 let (mark, scheme) = self.metaspace(key, value)?;
                 // Where the text is parted before, the first part is not always its start.
@@ -428,15 +459,34 @@ fn silence(list: &mut [Piece], is_silent: impl Fn(&Piece) -> bool) {
     list.iter_mut().filter(|piece| is_silent(piece)).for_each(|piece| piece.kind = Kind::Silent);
 }
 
+/// The same tokenizer with `pad` for the class of the blank, unless it has a token there.
+pub(super) fn with_blank(text: &str, blank: u32, pad: &str) -> Option<Value> {
+    let mut file: Value = serde_json::from_str(text).ok()?;
+    let added = file.as_object_mut()?.entry("added_tokens").or_insert_with(|| json!([]));
+    let added = added.as_array_mut()?;
+    if !added.iter().any(|token| token["id"] == blank) {
+        added.push(json!({
+            "id": blank,
+            "content": pad,
+            "single_word": false,
+            "lstrip": false,
+            "rstrip": false,
+            "normalized": false,
+            "special": true,
+        }));
+    }
+    Some(file)
+}
+
 /// A `tokenizer.json` of words that start with a mark: whitespace parts them, and nothing is normalised.
 pub(super) fn write(model: Value) -> String {
-    let metaspace = serde_json::json!({
+    let metaspace = json!({
         "type": "Metaspace",
         "replacement": WORD_START,
         "prepend_scheme": "always",
         "split": true,
     });
-    let file = serde_json::json!({
+    let file = json!({
         "version": "1.0",
         "truncation": null,
         "padding": null,

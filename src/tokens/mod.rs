@@ -65,6 +65,20 @@ impl From<Subwords> for Tokens {
     }
 }
 
+/// A character alphabet as its characters, pieces as their number and kind.
+impl std::fmt::Display for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match &self.0 {
+            Vocabulary::Characters(characters) => {
+                characters.symbols().iter().try_for_each(|symbol| write!(f, "{symbol}"))
+            }
+            Vocabulary::Subwords(subwords) => {
+                write!(f, "{} {} pieces", self.num_symbols(), subwords.model_name())
+            }
+        }
+    }
+}
+
 impl PartialEq for Tokens {
     fn eq(&self, other: &Tokens) -> bool {
         match (&self.0, &other.0) {
@@ -148,11 +162,13 @@ impl Tokens {
         }
     }
 
-    /// `characters`, `bpe pieces` or `unigram pieces`.
-    pub fn noun(&self) -> String {
+    /// `3 characters "abc"`, `256 bpe pieces` or `256 unigram pieces`.
+    pub fn describe(&self) -> String {
         match &self.0 {
-            Vocabulary::Characters(_) => "characters".to_owned(),
-            Vocabulary::Subwords(subwords) => format!("{} pieces", subwords.model_name()),
+            Vocabulary::Characters(_) => {
+                format!("{} characters {:?}", self.num_symbols(), self.to_string())
+            }
+            Vocabulary::Subwords(_) => self.to_string(),
         }
     }
 
@@ -199,6 +215,18 @@ impl Tokens {
         }
     }
 
+    /// A `tokenizer.json` in which the blank is the special token `pad`, as programs of Hugging Face expect
+    /// of a CTC model; `None` for characters and SentencePiece models.
+    pub fn tokenizer_json(&self, pad: &str) -> Option<serde_json::Value> {
+        match &self.0 {
+            Vocabulary::Subwords(subwords) => match &subwords.source {
+                Source::HuggingFace(text) => hugging_face::with_blank(text, self.blank(), pad),
+                Source::SentencePiece(_) => None,
+            },
+            Vocabulary::Characters(_) => None,
+        }
+    }
+
     /// The file that other programs read, with its usual name: `tokenizer.json` or `tokenizer.model`.
     /// Characters have none.
     pub fn foreign_file(&self) -> Option<(&'static str, &[u8])> {
@@ -238,7 +266,7 @@ mod tests {
                 let Ok(labels) = tokens.encode(text) else { continue };
                 let words =
                     |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-                assert_eq!(words(&tokens.decode(&labels)), words(text), "{}", tokens.noun());
+                assert_eq!(words(&tokens.decode(&labels)), words(text), "{tokens}");
                 assert!(
                     labels.iter().all(|label| tokens.spells(*label) && *label < tokens.blank())
                 );
@@ -267,7 +295,7 @@ mod tests {
             assert_eq!((error.counts[&'z'], error.counts[&'\u{4e2d}']), (2, 1));
             assert!(error.to_string().contains("'z' (U+007A) 2x"), "{error}");
             let (labels, _) = tokens.encode_known("ozzh");
-            assert_eq!(tokens.decode(&labels), "oh", "{}", tokens.noun());
+            assert_eq!(tokens.decode(&labels), "oh", "{tokens}");
         }
     }
 

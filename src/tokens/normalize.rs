@@ -42,6 +42,7 @@ pub(super) enum Normalizer {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Split {
     Whitespace,
+    Characters,
     Metaspace { mark: char, prepends: bool, splits: bool },
 }
 
@@ -109,6 +110,9 @@ impl Split {
         match self {
             Split::Whitespace => {
                 parts.iter().flat_map(|part| part.split_whitespace()).map(str::to_owned).collect()
+            }
+            Split::Characters => {
+                parts.iter().flat_map(|part| part.chars()).map(String::from).collect()
             }
             Split::Metaspace { mark, prepends, splits } => {
                 let marked = parts.into_iter().filter(|part| !part.is_empty()).map(|part| {
@@ -208,6 +212,7 @@ mod tests {
         }
         let words = vec![Split::Whitespace, metaspace(true, true)];
         assert_eq!(parts(vec![], words, " a\t\u{a0}bc "), ["_a", "_bc"]);
+        assert_eq!(parts(vec![], vec![Split::Characters], "a \n"), ["a", " ", "\n"]);
     }
 
     #[test]

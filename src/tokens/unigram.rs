@@ -54,22 +54,21 @@ impl Unigram {
     /// The pieces of `text`, in order; a character without any is a span without a class.
     pub(super) fn encode(&self, text: &str) -> Vec<Span> {
         let mut best = vec![Best { score: 0.0, start: None, class: None }; text.len() + 1];
-        // SentencePiece compares a sum in double precision with one stored in single.
         let offer = |best: &mut [Best], start: usize, end: usize, score: f64, class| {
+            let score = self.round(score + best[start].score);
             if best[end].start.is_none() || score > best[end].score {
-                best[end] = Best { score: self.round(score), start: Some(start), class };
+                best[end] = Best { score, start: Some(start), class };
             }
         };
         for (start, first) in text.char_indices() {
             let mut is_spelt = false;
             for (len, class) in self.trie.prefixes(&text.as_bytes()[start..]) {
-                let score = self.scores[class as usize] + best[start].score;
+                let score = self.scores[class as usize];
                 offer(&mut best, start, start + len, score, Some(class));
                 is_spelt |= len == first.len_utf8();
             }
             if !is_spelt {
-                let score = self.round(self.unknown_score + best[start].score);
-                offer(&mut best, start, start + first.len_utf8(), score, None);
+                offer(&mut best, start, start + first.len_utf8(), self.unknown_score, None);
             }
         }
         let mut spans = Vec::new();

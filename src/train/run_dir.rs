@@ -125,10 +125,12 @@ fn flatten(prefix: &str, value: &serde_json::Value, leaves: &mut Vec<(String, St
 
 /// Writes the resolved config and the vocabulary where a person looks first.
 pub(super) fn describe(out: &Path, config: &RunConfig, tokens: &Tokens) -> Result<(), TrainError> {
-    for (name, text) in [("config.toml", config.to_toml()?), ("tokens.txt", tokens.to_text())] {
+    let (config, text) = (config.to_toml()?, tokens.to_text());
+    let ours = [("config.toml", config.as_bytes()), ("tokens.txt", text.as_bytes())];
+    // What other programs read of the vocabulary, under the name that they look for.
+    for (name, bytes) in ours.into_iter().chain(tokens.foreign_file()) {
         let path = out.join(name);
-        write_atomic(&path, text.as_bytes())
-            .map_err(|source| TrainError::Output { path, source })?;
+        write_atomic(&path, bytes).map_err(|source| TrainError::Output { path, source })?;
     }
     Ok(())
 }

@@ -219,7 +219,7 @@ impl Session {
         format!(
             "{:.2} M parameters, {} tokens, on {}; {batches_per_epoch} batches an epoch, {total_steps} steps{start}",
             parameters as f64 / 1e6,
-            self.tokens.symbols().len(),
+            self.tokens.num_symbols(),
             self.device_name,
         )
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{EXAMPLES, Example, Finding, Rules, Severity, Split};
 use crate::audio::perturbed_len;
 use crate::data::{DropReason, Fault, Surveyed};
-use crate::tokens::UnknownCharacters;
+use crate::tokens::Coverage;
 
 /// A column of the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -50,7 +50,7 @@ pub(super) fn look(split: &Split, rules: &Rules) -> (SplitReport, Vec<Finding>) 
     let infeasible = infeasible(split, rules);
     let num_infeasible = infeasible.as_ref().map_or(0, |finding| finding.count);
     findings.extend(infeasible);
-    findings.extend(unknown(split, rules));
+    findings.extend(spelling(split, rules));
     findings.extend(doubtful(split));
     // Nothing that can be measured on is left out of an error rate.
     let num_left_out = if split.is_train() { num_infeasible } else { 0 };
@@ -186,19 +186,33 @@ fn infeasible(split: &Split, rules: &Rules) -> Option<Finding> {
     split.finding(severity, "infeasible", text, all)
 }
 
-fn unknown(split: &Split, rules: &Rules) -> Option<Finding> {
-    let tokens = rules.tokens?;
-    let mut counts = UnknownCharacters::default();
-    let mut all = Vec::new();
+/// What the vocabulary cannot spell, and what it spells otherwise than it is written.
+fn spelling(split: &Split, rules: &Rules) -> Vec<Finding> {
+    let Some(tokens) = rules.tokens else { return Vec::new() };
+    let mut coverage = Coverage::default();
+    let (mut unknown, mut altered) = (Vec::new(), Vec::new());
     for kept in &split.findings.survey.kept {
-        let (_, unknown) = tokens.encode_known(kept.text());
-        if !unknown.is_empty() {
-            all.push(Example::of(kept, unknown.list()));
-            counts.merge(&unknown);
+        let already = coverage.altered;
+        let found = coverage.add(tokens, kept.text());
+        if !found.is_empty() {
+            unknown.push(Example::of(kept, found.list()));
+        }
+        if coverage.altered > already {
+            altered.push(Example::of(kept, format!("{:?}", kept.text())));
         }
     }
-    let text = format!("transcripts hold {counts}: never recognised, counted as errors");
-    split.finding(Severity::Warning, "unknown_characters", text, all)
+    // Where the vocabulary is a file's, training transcripts may lack characters as well.
+    let (severity, then) = if split.is_train() {
+        (Severity::Error, "correct them, or use other tokens (tokens.kind, tokens.file)")
+    } else {
+        (Severity::Warning, "never recognised, counted as errors")
+    };
+    let text = format!("transcripts hold {}: {then}", coverage.unknown);
+    let unknown = split.finding(severity, "unknown_characters", text, unknown);
+    let text =
+        "transcripts are changed by the tokenizer's own normalisation, and scored as written";
+    let altered = split.finding(Severity::Warning, "altered_text", text, altered);
+    unknown.into_iter().chain(altered).collect()
 }
 
 /// What can be used and is most likely not meant.
