@@ -150,6 +150,23 @@ def hugging_face_models(lines):
     parakeet.add_special_tokens(["<pad>"])
     yield "hf-parakeet.json", parakeet
 
+    # As transformers 5 converts a unigram model.
+    message.ParseFromString((OUT / "sp-unigram.model").read_bytes())
+    unigram = Tokenizer(models.Unigram([(p.piece, p.score) for p in message.pieces], unk_id=0, byte_fallback=False))
+    unigram.normalizer = normalizers.Sequence([
+        normalizers.Precompiled(message.normalizer_spec.precompiled_charsmap),
+        normalizers.Replace(Regex(r"\A +| +\z"), ""),
+        normalizers.Replace(Regex(" {2,}"), " "),
+        normalizers.Replace(" ", "▁"),
+        normalizers.Replace(Regex(r"\A▁"), "▁▁"),
+    ])
+    unigram.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=False)])
+    unigram.decoder = decoders.Sequence([
+        decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)])
+    unigram.add_special_tokens(["<unk>", "<s>", "</s>"])
+    yield "hf-converted.json", unigram
+
 
 def main():
     OUT.mkdir(parents=True, exist_ok=True)

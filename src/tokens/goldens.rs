@@ -36,7 +36,7 @@ fn cases() -> Vec<Case> {
 fn all_files() -> BTreeMap<String, Tokens> {
     let names: std::collections::BTreeSet<String> =
         cases().into_iter().map(|case| case.file).collect();
-    assert_eq!(names.len(), 11);
+    assert_eq!(names.len(), 12);
     names.into_iter().map(|name| (name.clone(), Tokens::load(&fixture(&name)).unwrap())).collect()
 }
 

@@ -22,7 +22,7 @@ use super::unigram::Unigram;
 const BLANKS: &[&str] = &["<pad>", "[PAD]", "<blank>", "<blk>"];
 
 /// More classes than any vocabulary has: a wild number in a file must not fill the memory.
-const MAX_CLASSES: u64 = 1 << 22;
+const MAX_CLASSES: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 struct File {
@@ -328,15 +328,22 @@ impl Reader<'_> {
             Some("Prepend") => Normalizer::Prepend(text("prepend").ok_or_else(unsupported)?),
             Some("Replace") => {
                 let to = text("content").ok_or_else(unsupported)?;
-                match (value["pattern"]["String"].as_str(), value["pattern"]["Regex"].as_str()) {
+                let pattern = &value["pattern"];
+                match (pattern["String"].as_str(), pattern["Regex"].as_str()) {
                     (Some(from), _) if !from.is_empty() => {
                         Normalizer::Replace { from: from.to_owned(), to }
                     }
+                    // The expressions that converters of SentencePiece models write.
                     (None, Some(" {2,}")) => Normalizer::ReplaceSpaces { to },
+                    (None, Some(r"\A +| +\z")) if to.is_empty() => Normalizer::TrimSpaces,
+                    (None, Some("\\A\u{2581}")) => {
+                        Normalizer::ReplaceStart { from: WORD_START.to_string(), to }
+                    }
                     _ => {
                         let key = format!("{key}.pattern");
-                        let known = "a String that is not empty, or the Regex \" {2,}\"";
-                        return Err(self.unsupported(&key, &value["pattern"], known));
+                        let known =
+                            "a String that is not empty, or an expression of a SentencePiece converter";
+                        return Err(self.unsupported(&key, pattern, known));
                     }
                 }
             }

@@ -35,6 +35,12 @@ pub(super) enum Normalizer {
     ReplaceSpaces {
         to: String,
     },
+    /// Spaces at both ends, and no other whitespace.
+    TrimSpaces,
+    ReplaceStart {
+        from: String,
+        to: String,
+    },
     Precompiled(Box<Charsmap>),
 }
 
@@ -89,6 +95,11 @@ impl Normalizer {
             Normalizer::Prepend(prefix) => prefix.clone() + &text,
             Normalizer::Replace { from, to } => text.replace(from, to),
             Normalizer::ReplaceSpaces { to } => replace_spaces(&text, to),
+            Normalizer::TrimSpaces => text.trim_matches(' ').to_owned(),
+            Normalizer::ReplaceStart { from, to } => match text.strip_prefix(from.as_str()) {
+                Some(rest) => format!("{to}{rest}"),
+                None => text,
+            },
             Normalizer::Precompiled(charsmap) => charsmap.replace_graphemes(&text),
         }
     }
@@ -226,6 +237,10 @@ mod tests {
         assert_eq!(normal(Normalizer::Strip { left: false, right: true }, " a "), " a");
         assert_eq!(normal(Normalizer::Prepend("_".into()), "a"), "_a");
         assert_eq!(normal(Normalizer::Prepend("_".into()), ""), "");
+        assert_eq!(normal(Normalizer::TrimSpaces, "  a\t "), "a\t");
+        let start = Normalizer::ReplaceStart { from: "_".into(), to: "__".into() };
+        assert_eq!(normal(start.clone(), "_a_"), "__a_");
+        assert_eq!(normal(start, "a_"), "a_");
         assert_eq!(normal(Normalizer::ReplaceSpaces { to: "_".into() }, "a b  c   d "), "a b_c_d ");
     }
 
