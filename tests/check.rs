@@ -48,8 +48,10 @@ fn every_fault_of_every_split_is_told_at_once_and_a_thousand_alike_are_one() {
     );
     assert!(outcome.message().lines().count() < 10, "{outcome}");
     assert!(!outcome.stdout.contains("error"), "what is on stderr is not on stdout: {outcome}");
-    for text in [&outcome.stdout, &outcome.stderr] {
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{outcome}");
+    // The log of a build with GPUs says what devices it passes over.
+    let lines = outcome.stdout.lines().chain(outcome.stderr.lines());
+    for line in lines.filter(|line| !line.starts_with(" INFO ")) {
+        assert!(line.chars().count() <= 80, "{line}");
     }
     let rows: Vec<Vec<&str>> =
         outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();

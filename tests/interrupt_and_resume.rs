@@ -166,13 +166,7 @@ fn a_run_on_tar_files_goes_on_as_if_it_had_not_been_interrupted() {
         sandbox.write(&format!("{key}.txt"), line["text"].as_str().unwrap());
     }
     for shard in 0..4 {
-        let command = format!("tar --sort=name -cf tone_{shard}.tar -C shard{shard} .");
-        let status = std::process::Command::new("sh")
-            .args(["-c", &command])
-            .current_dir(sandbox.root())
-            .status()
-            .unwrap();
-        assert!(status.success(), "{command}");
+        sandbox.tar(&format!("shard{shard}"), ".", &format!("tone_{shard}.tar"));
     }
     let args = |buffer_mb: &'static str| {
         let sets = ["data.train=tone_{0..3}.tar", "data.cache_audio_mb=0", buffer_mb];

@@ -72,6 +72,15 @@ impl Sandbox {
         path
     }
 
+    /// Packs what `files`, a shell's pattern, matches in a folder into a tar file.
+    pub fn tar(&self, folder: &str, files: &str, name: &str) {
+        let tar = self.path(name);
+        let command = format!("cd {folder} && tar --sort=name -cf '{}' {files}", tar.display());
+        let mut shell = Command::new("sh");
+        let status = shell.args(["-c", &command]).current_dir(self.root()).status().unwrap();
+        assert!(status.success(), "{command}");
+    }
+
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }

@@ -4,7 +4,7 @@
 //! count; a bound on the sum of lengths lets one long utterance blow up a batch of short ones. A batch is
 //! a pure function of (seed, epoch, place): a run is resumed by asking for the next one, and neither
 //! earlier epochs nor earlier batches are played again. Utterances in tar files are shuffled within what is
-//! read of these in sequence ([`super::shard_order`]), others over the whole set.
+//! read of these in sequence (`shard_order`), others over the whole set.
 
 use std::sync::Arc;
 

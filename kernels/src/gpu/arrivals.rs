@@ -23,6 +23,20 @@ pub(super) struct Given {
     pub(super) label_cell: Array<u32>,
 }
 
+#[cube]
+impl Given {
+    /// The emission of the blank, and room for what belongs to pairs.
+    fn of_blank(blank: Scaled, #[comptime] held: usize) -> Given {
+        Given {
+            blank,
+            label_m: Array::new(held),
+            label_e: Array::new(held),
+            blank_cell: Array::new(held),
+            label_cell: Array::new(held),
+        }
+    }
+}
+
 /// What a lane has read of the steps to come, a slot each.
 #[derive(CubeType)]
 pub(super) struct Ahead {
@@ -104,13 +118,8 @@ pub(super) fn of_slot(
     #[comptime] work: Work,
 ) -> Given {
     let held = comptime!(class.held);
-    let mut given = Given {
-        blank: Scaled { m: ahead.blank_m[slot], e: ahead.blank_e[slot] },
-        label_m: Array::new(held),
-        label_e: Array::new(held),
-        blank_cell: Array::new(held),
-        label_cell: Array::new(held),
-    };
+    let blank = Scaled { m: ahead.blank_m[slot], e: ahead.blank_e[slot] };
+    let mut given = Given::of_blank(blank, held);
     #[unroll]
     for p in 0..held {
         let of_pair = comptime!(slot * held + p);
@@ -371,13 +380,7 @@ pub(super) fn of_copies(
     let (turn, held, units) = comptime!((class.turn(), class.held, class.units()));
     let blank =
         state(copies.blanks[(stage * turn + step) * comptime!(class.groups) + seat.which_group]);
-    let mut given = Given {
-        blank,
-        label_m: Array::new(held),
-        label_e: Array::new(held),
-        blank_cell: Array::new(held),
-        label_cell: Array::new(held),
-    };
+    let mut given = Given::of_blank(blank, held);
     #[unroll]
     for p in 0..held {
         let label = state(copies.labels[((stage * turn + step) * held + p) * units + seat.unit]);

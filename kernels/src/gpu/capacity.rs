@@ -213,7 +213,7 @@ impl Capacity {
     }
 
     /// The same device with less shared memory, as another kernel might leave it. The smallest
-    /// class needs a kilobyte and is used whatever is said here.
+    /// class needs a few kilobytes and is used whatever is said here.
     pub fn with_shared_memory(self, bytes: usize) -> Self {
         Self { shared_memory_bytes: bytes, ..self }.settled()
     }

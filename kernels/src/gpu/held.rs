@@ -191,11 +191,17 @@ pub(super) fn place(
     }
 }
 
-/// Reads the biases under which the other direction packed the lane's cells.
+/// Under which the other direction packed the cells of a lane's pairs.
+#[derive(CubeType)]
+pub(super) struct Biases {
+    pub(super) blank: Array<i32>,
+    pub(super) label: Array<i32>,
+}
+
+/// Reads them.
 #[cube]
 pub(super) fn read_biases(
-    blank_bias: &mut Array<i32>,
-    label_bias: &mut Array<i32>,
+    into: &mut Biases,
     biases: &[u32],
     at: usize,
     places: &Places,
@@ -203,8 +209,8 @@ pub(super) fn read_biases(
 ) {
     #[unroll]
     for p in 0..held {
-        blank_bias[p] = i32::reinterpret(biases[at + places.other_blank[p] as usize]);
-        label_bias[p] = i32::reinterpret(biases[at + places.other_label[p] as usize]);
+        into.blank[p] = i32::reinterpret(biases[at + places.other_blank[p] as usize]);
+        into.label[p] = i32::reinterpret(biases[at + places.other_label[p] as usize]);
     }
 }
 

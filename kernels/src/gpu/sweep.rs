@@ -15,7 +15,8 @@ use super::arrivals::{
 use super::capacity::Class;
 use super::exchange::{greatest_of_block, greatest_of_left};
 use super::held::{
-    Pairs, Path, Places, Target, label_needs, place, read_biases, renew, set_blank, set_label,
+    Biases, Pairs, Path, Places, Target, label_needs, place, read_biases, renew, set_blank,
+    set_label,
 };
 use super::layout::{MARGIN_FRAMES, SOUND, STATE_WORDS, SUMMARY_WORDS, Sizes};
 use super::plan::HEADER;
@@ -205,11 +206,10 @@ pub(super) fn sweep(
         let seat = Seat { unit: UNIT_POS_X as usize, lane, which_group };
         let mut block_of =
             Block { bias: 0i32, blank_shift: Array::new(held), label_shift: Array::new(held) };
-        let mut next_blank_bias = Array::<i32>::new(held);
-        let mut next_label_bias = Array::<i32>::new(held);
+        let mut next_biases = Biases { blank: Array::new(held), label: Array::new(held) };
         if comptime!(meets && !class.by_copies) {
             let at = border.other_biases_of(start, block);
-            read_biases(&mut next_blank_bias, &mut next_label_bias, &*biases, at, &places, held);
+            read_biases(&mut next_biases, &*biases, at, &places, held);
         }
 
         let mut now = start;
@@ -318,31 +318,17 @@ pub(super) fn sweep(
                 if comptime!(class.by_copies) {
                     if now + turn_len > until {
                         let at = border.other_biases_of(now, block);
-                        read_biases(
-                            &mut next_blank_bias,
-                            &mut next_label_bias,
-                            &*biases,
-                            at,
-                            &places,
-                            held,
-                        );
+                        read_biases(&mut next_biases, &*biases, at, &places, held);
                     }
                 }
                 #[unroll]
                 for p in 0..held {
-                    block_of.blank_shift[p] = total_e + next_blank_bias[p];
-                    block_of.label_shift[p] = total_e + next_label_bias[p];
+                    block_of.blank_shift[p] = total_e + next_biases.blank[p];
+                    block_of.label_shift[p] = total_e + next_biases.label[p];
                 }
                 if comptime!(!class.by_copies) {
                     let at = border.other_biases_of(now + block, block);
-                    read_biases(
-                        &mut next_blank_bias,
-                        &mut next_label_bias,
-                        &*biases,
-                        at,
-                        &places,
-                        held,
-                    );
+                    read_biases(&mut next_biases, &*biases, at, &places, held);
                 }
             }
             if is_active {
