@@ -23,7 +23,7 @@ use crate::data::{
 use crate::policy::{Source, SourceError};
 use crate::progress::Screen;
 use crate::schedule::ScheduleError;
-use crate::tokens::{Tokens, TokensConfig, TokensError};
+use crate::tokens::{TokenKind, Tokens, TokensError};
 use crate::wording::{counted, plural};
 
 pub use claims::refuse_hopeless;
@@ -307,8 +307,8 @@ pub fn assemble(
     })
 }
 
-/// The vocabulary of the weights that the run starts from, if it spells every one of `texts`: then their
-/// head is of use. Otherwise, or where `[tokens]` asks for one, that of the config.
+/// What the config asks for; where it leaves that open, the vocabulary of the weights that the run starts
+/// from, if it spells every one of `texts`: then their head is of use.
 ///
 /// # Errors
 ///
@@ -317,7 +317,7 @@ pub fn choose_tokens<'a>(
     config: &RunConfig,
     texts: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<Tokens, PrepareError> {
-    let is_open = config.tokens == TokensConfig::default();
+    let is_open = config.tokens.kind == TokenKind::Auto && config.tokens.file().is_none();
     if let (Some(path), true) = (config.init_from(), is_open)
         && let Some(theirs) = Source::open(path)?.describe()?.tokens
         && texts.clone().all(|text| theirs.encode(text).is_ok())
@@ -348,7 +348,8 @@ fn vocabulary(
     );
     let rare = train.coverage().num_rare(tokens, RARE);
     if rare > 0 {
-        let _ = write!(line, "; {rare} of them occur fewer than {RARE} times in train");
+        let occur = plural(rare, "occurs", "occur");
+        let _ = write!(line, "; {rare} of them {occur} fewer than {RARE} times in train");
     }
     line
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::sandbox::{Sandbox, assert_nothing_half_written, files_below};
-use crate::tones::trained;
+use crate::tones::{CONFIG, trained};
 
 /// The names in a directory.
 fn names(sandbox: &Sandbox, directory: &str) -> Vec<String> {
@@ -77,6 +77,32 @@ fn another_vocabulary_starts_the_head_anew_and_says_so() {
     sandbox.write("more.toml", config_without_sizes("run"));
     let outcome = sandbox.train(&["more.toml", "--out", "more"]).succeeds();
     assert!(outcome.stderr.contains("the head starts anew: its vocabulary"), "{outcome}");
+}
+
+#[test]
+fn a_vocabulary_that_is_asked_for_wins_over_that_of_the_weights() {
+    let sandbox = Sandbox::new();
+    sandbox.write("run.toml", CONFIG);
+    sandbox.corpus("train", 60, 1);
+    sandbox.corpus("dev", 12, 2);
+    let quick = ["--set", "train.max_steps=2"];
+    let pieces =
+        ["run.toml", "--out", "pieces", "--set", "tokens.kind=bpe", "--set", "tokens.size=7"];
+    sandbox.train(&[&pieces[..], &quick].concat()).succeeds();
+    sandbox.run("asr-train", &["export", "pieces", "hf"]).succeeds();
+    sandbox.write("more.toml", config_without_sizes("hf"));
+    for (out, set, words) in [
+        ("open", "tokens.kind=auto", "tensors matched, none missing"),
+        ("char", "tokens.kind=char", "the head starts anew: its vocabulary (7 symbols) is not"),
+        ("size", "tokens.size=100", "the head starts anew: its vocabulary (7 symbols) is not"),
+    ] {
+        let args = ["more.toml", "--out", out, "--set", set];
+        let outcome = sandbox.train(&[&args[..], &quick].concat()).succeeds();
+        assert!(outcome.stderr.contains(words), "{outcome}");
+        let is_open = out == "open";
+        assert_eq!(outcome.stderr.contains("tokens 7 bpe pieces"), is_open, "{outcome}");
+        assert_eq!(outcome.stderr.contains("tokens 4 characters"), !is_open, "{outcome}");
+    }
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn transcripts_that_a_tokenizer_cannot_spell_stop_the_run_with_their_characters(
     sandbox.write("train.jsonl", manifest);
     let set = ["run.toml", "--set", "tokens.file=bpe-7.json"];
     let words =
-        ["2 utterances hold characters outside the alphabet: 'z' (U+007A) 4x, 'q' (U+0071) 2x"];
+        ["2 transcripts ", "characters outside the alphabet: 'z' (U+007A) 4x, 'q' (U+0071) 2x"];
     sandbox.train(&[&set[..], &["--out", "run"]].concat()).fails(3, &words);
     let check = sandbox.check(&set).fails(3, &words);
     assert!(check.stdout.contains("'z' (U+007A) 4x"), "{check}");

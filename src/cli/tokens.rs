@@ -1,7 +1,7 @@
 //! `asr-train tokens CONFIG`: a vocabulary of the training transcripts as a file, and how it fits.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::args::TokensArgs;
 use super::failure::{Failure, USAGE};
@@ -12,6 +12,7 @@ use crate::durable::{create_atomic_with, refuse_existing};
 use crate::progress::{Display, Screen};
 use crate::text::Normalizer;
 use crate::tokens::{Coverage, TokenKind, Tokens, TokensConfig};
+use crate::wording::{counted, plural};
 
 pub(super) fn run(args: &TokensArgs) -> Result<(), Failure> {
     start_logging(&Screen::new(Display::detect(false)), false);
@@ -48,7 +49,7 @@ pub(super) fn run(args: &TokensArgs) -> Result<(), Failure> {
 
 fn default_file(wanted: &TokensConfig) -> PathBuf {
     match wanted.kind {
-        TokenKind::Char => Path::new("char.txt").to_owned(),
+        TokenKind::Auto | TokenKind::Char => PathBuf::from("char.txt"),
         kind => PathBuf::from(format!("{}-{}.json", kind.name(), wanted.size)),
     }
 }
@@ -84,14 +85,15 @@ fn say_fit(split: &str, tokens: &Tokens, transcripts: &Transcripts) -> Result<()
         _ => String::new(),
     };
     say(format_args!(
-        "{split:<7} {} transcripts, {} words, {:.2} labels a word{rate}",
-        coverage.transcripts,
-        coverage.words,
+        "{split:<7} {}, {}, {:.2} labels a word{rate}",
+        counted(coverage.transcripts, "transcript"),
+        counted(coverage.words, "word"),
         coverage.labels_per_word()
     ))?;
     if coverage.with_unknown > 0 {
-        let (count, unknown) = (coverage.with_unknown, &coverage.unknown);
-        say(format_args!("        {count} transcripts hold {unknown}: never recognised"))?;
+        let count = counted(coverage.with_unknown, "transcript");
+        let hold = plural(coverage.with_unknown, "holds", "hold");
+        say(format_args!("        {count} {hold} {}: never recognised", coverage.unknown))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Sizes and features that a config leaves out come from the weights that it starts from.
+//! Sizes, features and vocabulary that a config leaves out come from the weights that it starts from.
 //!
 //! A key that is given must agree with them: weights of other sizes do not fit, and features that the
 //! weights were not trained on make nonsense of them. What only training knows (dropout, dither) is the
@@ -12,12 +12,18 @@ use serde_json::{Value, json};
 
 use super::{ConfigError, RunConfig};
 use crate::policy::Source;
+use crate::tokens::TokenKind;
 
 /// Keys that say how to train, not what the weights are.
 const OWN_KEYS: &[&str] = &["model.dropout", "model.attention_dropout", "features.dither"];
 
-/// Fills what is not among `given` from `config.init_from`.
+/// Fills what is not among `given` from `config.init_from`. Of the vocabulary only whether the config
+/// leaves it open is settled here: whether theirs will do is known when the transcripts are read.
 pub(super) fn adopt(config: &mut RunConfig, given: &BTreeSet<String>) -> Result<(), ConfigError> {
+    // Who gives a size means no vocabulary that is there already.
+    if given.contains("tokens.size") && !given.contains("tokens.kind") {
+        config.tokens.kind = TokenKind::Char;
+    }
     let described = Source::open(&config.init_from)?.describe()?;
     if let Some(theirs) = described.model {
         merge(config, "model", given, &theirs, |config| &mut config.model)?;
@@ -130,6 +136,17 @@ mod tests {
         }
         let error = load("init_from = \"nothing\"\n", &[]).unwrap_err().to_string();
         assert!(error.contains("nothing: no weights there"), "{error}");
+    }
+
+    #[test]
+    fn a_vocabulary_that_is_asked_for_is_not_left_to_the_weights() {
+        let text = "init_from = \"weights\"\n";
+        let kind = |overrides: &[&str]| load(text, overrides).unwrap().tokens.kind;
+        assert_eq!(kind(&[]), TokenKind::Auto);
+        assert_eq!(kind(&["tokens.kind=char"]), TokenKind::Char);
+        assert_eq!(kind(&["tokens.size=100"]), TokenKind::Char);
+        // As a saved config has it.
+        assert_eq!(kind(&["tokens.kind=auto", "tokens.size=256"]), TokenKind::Auto);
     }
 
     #[test]

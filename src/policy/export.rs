@@ -63,12 +63,12 @@ pub enum ExportError {
         name: String,
     },
     /// The vocabulary has no form there.
-    #[error("{} cannot be exported: {reason}", path.display())]
+    #[error("{} cannot be exported: {source}", path.display())]
     Vocabulary {
         /// The checkpoint.
         path: PathBuf,
-        /// What it is.
-        reason: String,
+        /// Why.
+        source: TokensError,
     },
     /// The directory cannot be written.
     #[error("cannot write {}: {source}", path.display())]
@@ -136,7 +136,7 @@ pub fn export(run: &Path, out: &Path) -> Result<Exported, ExportError> {
     let weights = tensors::to_bytes(&theirs, &batches_seen)
         .map_err(|reason| cannot_write(io::Error::other(reason)))?;
     let files = hugging_face::files(&model, &features, &tokens)
-        .map_err(|reason| ExportError::Vocabulary { path: path.clone(), reason })?;
+        .map_err(|source| ExportError::Vocabulary { path: path.clone(), source })?;
     create_directory_with(out, |directory| {
         for (name, value) in files {
             let text = serde_json::to_string_pretty(&value)?;

@@ -14,14 +14,10 @@ use thiserror::Error;
 
 use crate::features::{LogMelConfig, Preset};
 use crate::model::ModelConfig;
-use crate::tokens::Tokens;
+use crate::tokens::{Tokens, TokensError};
 
 /// The rate that `ParakeetProcessor` takes when it is not told another.
 pub(super) const PARAKEET_RATE_HZ: u32 = 16_000;
-/// The pad token of exported vocabularies, which is the blank.
-const PAD: &str = "<pad>";
-/// What transcripts are spelt with where they hold something else: no token, so that it is an error.
-const UNKNOWN: &str = "<unk>";
 
 /// A Hugging Face file that cannot be read, or describes another kind of model.
 #[derive(Debug, Error)]
@@ -296,13 +292,18 @@ pub(super) fn foreign_feature(features: &LogMelConfig) -> Option<(String, String
     foreign.next().map(|key| (key.clone(), ours[key].to_string(), theirs[key].to_string()))
 }
 
-/// The small files of a directory, by name; or why the vocabulary has no form there.
+/// The small files of a directory, by name. The pad token of the tokenizer is the blank, which the
+/// processor drops.
+///
+/// # Errors
+///
+/// Why the vocabulary has no form there.
 pub(super) fn files(
     model: &ModelConfig,
     features: &LogMelConfig,
     tokens: &Tokens,
-) -> Result<Vec<(&'static str, Value)>, String> {
-    let (tokenizer, pad) = tokenizer(tokens)?;
+) -> Result<Vec<(&'static str, Value)>, TokensError> {
+    let (tokenizer, pad) = tokens.tokenizer_json()?;
     let extractor = extractor(features);
     let mut processor = json!({
         "processor_class": "ParakeetProcessor",
@@ -379,71 +380,9 @@ fn extractor(features: &LogMelConfig) -> Value {
     })
 }
 
-/// The tokenizer and its pad token, which is the blank; the processor drops it.
-fn tokenizer(tokens: &Tokens) -> Result<(Value, String), String> {
-    let blank = tokens.blank();
-    let pad = json!({
-        "id": blank,
-        "content": PAD,
-        "single_word": false,
-        "lstrip": false,
-        "rstrip": false,
-        "normalized": false,
-        "special": true,
-    });
-    match tokens.foreign_file() {
-        None => Ok((characters(tokens, &pad), PAD.to_owned())),
-        Some(("tokenizer.json", text)) => {
-            let mut tokenizer: Value =
-                serde_json::from_slice(text).map_err(|error| error.to_string())?;
-            let added = &mut tokenizer["added_tokens"];
-            if !added.is_array() {
-                *added = json!([]);
-            }
-            let all = added.as_array_mut().into_iter().flatten();
-            let there = all
-                .filter(|token| token["id"] == json!(blank))
-                .find_map(|token| token["content"].as_str().map(str::to_owned));
-            if there.is_none() {
-                added.as_array_mut().into_iter().for_each(|all| all.push(pad.clone()));
-            }
-            Ok((tokenizer, there.unwrap_or_else(|| PAD.to_owned())))
-        }
-        Some((name, _)) => Err(format!(
-            "its vocabulary is a {name}, which ParakeetTokenizer does not read; train with a tokenizer.json"
-        )),
-    }
-}
-
-/// One token a character, joined as they come.
-fn characters(tokens: &Tokens, pad: &Value) -> Value {
-    let symbols = tokens.symbols();
-    let classes = symbols.iter().enumerate();
-    let mut vocabulary: serde_json::Map<String, Value> =
-        classes.map(|(class, symbol)| (symbol.clone(), json!(class))).collect();
-    vocabulary.insert(PAD.to_owned(), json!(tokens.blank()));
-    json!({
-        "version": "1.0",
-        "truncation": null,
-        "padding": null,
-        "added_tokens": [pad],
-        "normalizer": null,
-        "pre_tokenizer": {
-            "type": "Split",
-            "pattern": { "Regex": "[\\s\\S]" },
-            "behavior": "Isolated",
-            "invert": false,
-        },
-        "post_processor": null,
-        "decoder": { "type": "Fuse" },
-        "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": UNKNOWN },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens::TokenKind;
 
     fn written(files: &[(&str, Value)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -484,20 +423,6 @@ mod tests {
         assert_eq!(describe(dir.path()).unwrap().features.num_mels, 40);
         fs::remove_file(dir.path().join("processor_config.json")).unwrap();
         assert_eq!(describe(dir.path()).unwrap().features.window_len(), 400);
-    }
-
-    #[test]
-    fn pieces_are_exported_as_they_are_with_the_blank_behind_them() {
-        let texts = ["the other brother", "the mother and the other"];
-        let tokens = Tokens::train(TokenKind::Bpe, 20, texts).unwrap();
-        let (json, pad) = tokenizer(&tokens).unwrap();
-        let added = json["added_tokens"].as_array().unwrap();
-        let last = added.last().unwrap();
-        assert_eq!((&last["id"], last["content"].as_str()), (&json!(20), Some(pad.as_str())));
-        // Read back, the blank is no piece.
-        let dir = written(&[("tokenizer.json", json)]);
-        let read = Tokens::load(&dir.path().join("tokenizer.json")).unwrap();
-        assert_eq!((read.symbols(), read.blank()), (tokens.symbols(), 20));
     }
 
     #[test]

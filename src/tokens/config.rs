@@ -10,8 +10,10 @@ use super::error::TokensError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenKind {
-    /// Characters of the training transcripts.
+    /// The vocabulary of `init_from` where it spells every training transcript; else characters.
     #[default]
+    Auto,
+    /// Characters of the training transcripts.
     Char,
     /// Parts of words, found by merging frequent neighbours.
     Bpe,
@@ -23,6 +25,7 @@ impl TokenKind {
     /// The name used in configs and on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            TokenKind::Auto => "auto",
             TokenKind::Char => "char",
             TokenKind::Bpe => "bpe",
             TokenKind::Unigram => "unigram",
@@ -30,6 +33,7 @@ impl TokenKind {
     }
 }
 
+/// The kinds that can be made of transcripts.
 impl std::str::FromStr for TokenKind {
     type Err = String;
 
@@ -44,7 +48,8 @@ impl std::str::FromStr for TokenKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokensConfig {
-    /// `"char"`, `"bpe"` or `"unigram"`, made from the training transcripts.
+    /// `"char"`, `"bpe"` or `"unigram"`, made from the training transcripts; `"auto"` takes the vocabulary
+    /// of `init_from` where it spells them all, and else characters.
     pub kind: TokenKind,
     /// Pieces of `"bpe"` and `"unigram"`.
     pub size: usize,
@@ -55,7 +60,7 @@ pub struct TokensConfig {
 
 impl Default for TokensConfig {
     fn default() -> TokensConfig {
-        TokensConfig { kind: TokenKind::Char, size: 256, file: PathBuf::new() }
+        TokensConfig { kind: TokenKind::Auto, size: 256, file: PathBuf::new() }
     }
 }
 
@@ -71,7 +76,7 @@ impl TokensConfig {
     /// When a file and a kind are named, or no piece is asked for.
     pub fn validate(&self) -> Result<(), TokensError> {
         let file = self.file.display().to_string();
-        if self.file().is_some() && self.kind != TokenKind::Char {
+        if self.file().is_some() && self.kind != TokenKind::Auto {
             return Err(TokensError::Config {
                 key: "kind",
                 value: self.kind.name().to_owned(),
@@ -100,14 +105,18 @@ mod tests {
         read("file = \"a.json\"").unwrap().validate().unwrap();
         for (text, words) in [
             ("size = 0", "tokens.size = 0"),
+            ("kind = \"char\"\nfile = \"a.json\"", "tokens.kind = char: tokens.file = \"a.json\""),
             ("kind = \"bpe\"\nfile = \"a.json\"", "tokens.kind = bpe: tokens.file = \"a.json\""),
         ] {
             let error = read(text).unwrap().validate().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
         assert!(read("kind = \"word\"").is_err());
-        for kind in [TokenKind::Char, TokenKind::Bpe, TokenKind::Unigram] {
-            assert_eq!(kind.name().parse(), Ok(kind));
+        for kind in [TokenKind::Auto, TokenKind::Char, TokenKind::Bpe, TokenKind::Unigram] {
+            assert_eq!(
+                kind.name().parse().ok(),
+                Some(kind).filter(|kind| *kind != TokenKind::Auto)
+            );
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

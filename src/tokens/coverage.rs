@@ -3,6 +3,7 @@
 
 use super::Tokens;
 use super::unknown::UnknownCharacters;
+use crate::wording::{counted, plural};
 
 /// Counts over transcripts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,8 +78,9 @@ impl Coverage {
     pub fn altered_remark(&self) -> Option<String> {
         let (written, read) = self.first_altered.as_ref()?;
         Some(format!(
-            "{} transcripts are changed by the tokenizer's own normalisation and scored as they are written: {written:?} is learnt as {read:?}",
-            self.altered
+            "{} {} changed by the tokenizer's own normalisation and scored as written: {written:?} is learnt as {read:?}",
+            counted(self.altered, "transcript"),
+            plural(self.altered, "is", "are")
         ))
     }
 }
@@ -97,5 +99,21 @@ mod tests {
         assert_eq!(coverage.labels_per_word(), 1.8);
         assert_eq!(coverage.class_counts, [3, 3, 2, 1]);
         assert_eq!([1, 2, 3, 4].map(|times| coverage.num_rare(&tokens, times)), [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn one_altered_transcript_is_told_as_one() {
+        let altered = |altered| Coverage {
+            altered,
+            first_altered: Some(("A".to_owned(), "a".to_owned())),
+            ..Coverage::default()
+        };
+        for (count, words) in [(1, "1 transcript is changed"), (2, "2 transcripts are changed")] {
+            let remark = altered(count).altered_remark().unwrap();
+            assert!(
+                remark.starts_with(words) && remark.ends_with("\"A\" is learnt as \"a\""),
+                "{remark}"
+            );
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::wording::{counted, plural};
+
 /// Why a vocabulary cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
@@ -64,7 +66,8 @@ pub enum TokensError {
     },
     /// Fewer pieces asked for than there are characters.
     #[error(
-        "{size} pieces are fewer than the {characters} different characters of the training transcripts (word starts included); ask for {characters} or more, or set data.normalizer = \"basic\""
+        "{} {} fewer than the {characters} different characters of the training transcripts (word starts included); ask for {characters} or more, or set data.normalizer = \"basic\"",
+        counted(*size, "piece"), plural(*size, "is", "are")
     )]
     TooSmall {
         /// Pieces asked for.
@@ -74,7 +77,8 @@ pub enum TokensError {
     },
     /// More pieces asked for than the transcripts give.
     #[error(
-        "the training transcripts give {possible} pieces at most, and {size} are asked for; ask for {possible} or fewer, or give more text"
+        "the training transcripts give {} at most, and {size} are asked for; ask for {possible} or fewer, or give more text",
+        counted(*possible, "piece")
     )]
     TooLarge {
         /// Pieces asked for.
@@ -82,9 +86,16 @@ pub enum TokensError {
         /// Pieces there are.
         possible: usize,
     },
+    /// The vocabulary has no form as a `tokenizer.json` in which the blank is the last token.
+    #[error("the vocabulary has no tokenizer.json for other programs: {reason}")]
+    NoJson {
+        /// Why.
+        reason: String,
+    },
     /// The mark of word starts in a transcript.
     #[error(
-        "{count} training transcripts hold '\u{2581}' (U+2581), which marks the start of a word in pieces, so that it could not be told from a space; take it out of the transcripts (data.normalizer = \"basic\" does), or use characters"
+        "{} {} '\u{2581}' (U+2581), which marks the start of a word in pieces, so that it could not be told from a space; take it out of the transcripts (data.normalizer = \"basic\" does), or use characters",
+        counted(*count, "training transcript"), plural(*count, "holds", "hold")
     )]
     Mark {
         /// Transcripts with it.

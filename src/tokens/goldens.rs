@@ -96,36 +96,74 @@ fn a_padding_token_behind_the_pieces_is_the_blank_and_unknown_classes_spell_noth
     }
 }
 
-#[test]
-fn an_alphabet_as_words_is_read_and_a_blank_is_added_where_there_is_none() {
-    let file = serde_json::json!({
-        "added_tokens": [{"id": 3, "content": "<pad>", "special": true}],
-        "pre_tokenizer": {
-            "type": "Split",
-            "pattern": {"Regex": "[\\s\\S]"},
-            "behavior": "Isolated",
-            "invert": false,
-        },
-        "decoder": {"type": "Fuse"},
-        "model": {
-            "type": "WordLevel",
-            "vocab": {" ": 0, "a": 1, "b": 2, "<pad>": 3},
-            "unk_token": "<unk>",
-        },
-    });
-    let path = Path::new("tokenizer.json");
-    let tokens: Tokens = hugging_face::read(&file.to_string(), path).unwrap().into();
-    assert_eq!((tokens.blank(), tokens.symbols().concat().as_str()), (3, " ab"));
-    assert_eq!(tokens.encode("ab a").unwrap(), [1, 2, 0, 1]);
-    assert_eq!(tokens.decode(&[1, 2, 0, 1, 3]), "ab a");
-    assert_eq!(tokens.encode_known("abc").1.counts[&'c'], 1);
-    assert_eq!(tokens.tokenizer_json("<pad>").unwrap(), file);
+fn read(file: &serde_json::Value) -> Tokens {
+    hugging_face::read(&file.to_string(), Path::new("tokenizer.json")).unwrap().into()
+}
 
-    let bpe = &all_files()["hf-bpe.json"];
-    let padded = bpe.tokenizer_json("<pad>").unwrap();
-    assert_eq!(padded["added_tokens"][0]["id"], 300);
-    let again: Tokens = hugging_face::read(&padded.to_string(), path).unwrap().into();
-    assert_eq!((again.symbols(), again.blank()), (bpe.symbols(), 300));
+#[test]
+fn an_alphabet_is_written_as_words_and_read_back() {
+    let tokens = Tokens::from_transcripts(["a b"]).unwrap();
+    let (file, pad) = tokens.tokenizer_json().unwrap();
+    let vocabulary = serde_json::json!({" ": 0, "a": 1, "b": 2, "<pad>": 3});
+    assert_eq!((&file["model"]["vocab"], pad.as_str()), (&vocabulary, "<pad>"));
+    let again = read(&file);
+    assert_eq!((again.blank(), again.symbols()), (3, tokens.symbols()));
+    assert_eq!(again.encode("ab a").unwrap(), [1, 2, 0, 1]);
+    assert_eq!(again.decode(&[1, 2, 0, 1, 3]), "ab a");
+    assert_eq!(again.encode_known("abc").1.counts[&'c'], 1);
+}
+
+#[test]
+fn what_other_programs_get_has_the_blank_for_its_last_token_and_reads_back_as_it_was() {
+    let corpus = std::fs::read_to_string(fixture("corpus.txt")).unwrap();
+    let mut all = all_files();
+    for (name, kind) in [("bpe", TokenKind::Bpe), ("unigram", TokenKind::Unigram)] {
+        let tokens = Tokens::train(kind, 120, corpus.lines()).unwrap();
+        all.insert(name.to_owned(), tokens);
+    }
+    let mut read_back = 0;
+    for (name, tokens) in &all {
+        if name.ends_with(".model") {
+            let error = tokens.tokenizer_json().unwrap_err().to_string();
+            assert!(error.contains("SentencePiece model; train with"), "{name}: {error}");
+            continue;
+        }
+        let (file, pad) = tokens.tokenizer_json().unwrap();
+        let added = file["added_tokens"].as_array().unwrap();
+        let blanks: Vec<_> = added.iter().filter(|token| token["id"] == tokens.blank()).collect();
+        assert_eq!(blanks.len(), 1, "{name}");
+        assert_eq!(blanks[0]["content"], pad, "{name}");
+        assert!(added.iter().all(|token| token["id"].as_u64() <= Some(tokens.blank().into())));
+        let again = read(&file);
+        assert_eq!((again.blank(), again.symbols()), (tokens.blank(), tokens.symbols()), "{name}");
+        for case in cases() {
+            let (ids, unknown) = tokens.encode_known(&case.text);
+            assert_eq!(again.encode_known(&case.text), (ids.clone(), unknown), "{name}");
+            assert_eq!(again.decode(&ids), tokens.decode(&ids), "{name}");
+        }
+        assert_eq!(again.tokenizer_json().unwrap(), (file, pad), "{name}");
+        read_back += 1;
+    }
+    assert_eq!(read_back, 7);
+}
+
+#[test]
+fn the_blanks_token_takes_no_name_of_a_piece_and_no_number_of_another() {
+    let whole = std::fs::read_to_string(fixture("hf-bpe.json")).unwrap();
+    let mut file: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    file["model"]["vocab"]["<pad>"] = 300.into();
+    let (named, pad) = read(&file).tokenizer_json().unwrap();
+    assert_eq!(pad, "[PAD]");
+    assert_eq!(read(&named).symbols(), read(&file).symbols());
+    for (at, name) in ["[PAD]", "<blank>", "<blk>"].into_iter().enumerate() {
+        file["model"]["vocab"][name] = (301 + at).into();
+    }
+    let error = read(&file).tokenizer_json().unwrap_err().to_string();
+    assert!(error.contains("pieces of the names <pad>, [PAD]"), "{error}");
+    let mut file: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    file["model"]["vocab"]["far"] = 302.into();
+    let error = read(&file).tokenizer_json().unwrap_err().to_string();
+    assert!(error.contains("its class 300 has no token"), "{error}");
 }
 
 #[test]

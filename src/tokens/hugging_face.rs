@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::bpe::{Bpe, Merges};
+use super::characters::Characters;
 use super::charsmap::Charsmap;
 use super::error::TokensError;
 use super::normalize::{Normalize, Normalizer, Split};
@@ -20,6 +21,9 @@ use super::unigram::Unigram;
 
 /// Contents of added tokens that stand for the CTC blank.
 const BLANKS: &[&str] = &["<pad>", "[PAD]", "<blank>", "<blk>"];
+
+/// The expression that parts a text into its characters.
+const ANY_CHARACTER: &str = r"[\s\S]";
 
 /// More classes than any vocabulary has: a wild number in a file must not fill the memory.
 const MAX_CLASSES: u64 = 1 << 20;
@@ -372,7 +376,7 @@ impl Reader<'_> {
             }
             Some("WhitespaceSplit") => splits.push(Split::Whitespace),
             Some("Split")
-                if value["pattern"]["Regex"] == r"[\s\S]"
+                if value["pattern"]["Regex"] == ANY_CHARACTER
                     && value["behavior"] == "Isolated"
                     && value["invert"] == false =>
             {
@@ -466,23 +470,77 @@ fn silence(list: &mut [Piece], is_silent: impl Fn(&Piece) -> bool) {
     list.iter_mut().filter(|piece| is_silent(piece)).for_each(|piece| piece.kind = Kind::Silent);
 }
 
-/// The same tokenizer with `pad` for the class of the blank, unless it has a token there.
-pub(super) fn with_blank(text: &str, blank: u32, pad: &str) -> Option<Value> {
-    let mut file: Value = serde_json::from_str(text).ok()?;
-    let added = file.as_object_mut()?.entry("added_tokens").or_insert_with(|| json!([]));
-    let added = added.as_array_mut()?;
-    if !added.iter().any(|token| token["id"] == blank) {
-        added.push(json!({
-            "id": blank,
-            "content": pad,
-            "single_word": false,
-            "lstrip": false,
-            "rstrip": false,
-            "normalized": false,
-            "special": true,
-        }));
+/// The same tokenizer with a token for the blank, unless it has one, and that token.
+///
+/// # Errors
+/// Where a class has no token: tokenizers would number those behind it, the blank among them, anew.
+pub(super) fn with_blank(text: &str, pieces: &Pieces) -> Result<(Value, String), TokensError> {
+    let no_json = |reason: String| TokensError::NoJson { reason };
+    let list = pieces.list();
+    if let Some(class) = list.iter().position(|piece| piece.text.is_empty()) {
+        return Err(no_json(format!("its class {class} has no token")));
     }
-    Some(file)
+    let blank = list.len();
+    let mut file: Value = serde_json::from_str(text).map_err(|error| no_json(error.to_string()))?;
+    let added = &mut file["added_tokens"];
+    if added.is_null() {
+        *added = json!([]);
+    }
+    let Some(added) = added.as_array_mut() else {
+        return Err(no_json("its added_tokens are no list".to_owned()));
+    };
+    let there = added.iter().find(|token| token["id"] == blank);
+    if let Some(content) = there.and_then(|token| token["content"].as_str()) {
+        let content = content.to_owned();
+        return Ok((file, content));
+    }
+    // A token of that name would keep its own number.
+    let is_free = |name: &&&str| list.iter().all(|piece| piece.text != **name);
+    let Some(name) = BLANKS.iter().find(is_free) else {
+        return Err(no_json(format!("it has pieces of the names {}", BLANKS.join(", "))));
+    };
+    added.push(blank_token(blank, name));
+    Ok((file, (*name).to_owned()))
+}
+
+/// An alphabet: one token a character, joined as they come, with the blank behind them, and its token.
+pub(super) fn of_characters(characters: &Characters) -> (Value, String) {
+    let name = BLANKS[0];
+    let symbols = characters.symbols();
+    let classes = symbols.iter().enumerate();
+    let mut vocabulary: serde_json::Map<String, Value> =
+        classes.map(|(class, symbol)| (symbol.to_string(), json!(class))).collect();
+    vocabulary.insert(name.to_owned(), json!(symbols.len()));
+    let file = json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": [blank_token(symbols.len(), name)],
+        "normalizer": null,
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": { "Regex": ANY_CHARACTER },
+            "behavior": "Isolated",
+            "invert": false,
+        },
+        "post_processor": null,
+        "decoder": { "type": "Fuse" },
+        // No token has this name, so that an unknown character is an error.
+        "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>" },
+    });
+    (file, name.to_owned())
+}
+
+fn blank_token(class: usize, name: &str) -> Value {
+    json!({
+        "id": class,
+        "content": name,
+        "single_word": false,
+        "lstrip": false,
+        "rstrip": false,
+        "normalized": false,
+        "special": true,
+    })
 }
 
 /// A `tokenizer.json` of words that start with a mark: whitespace parts them, and nothing is normalised.

@@ -38,6 +38,8 @@ use pieces::Kind;
 use subwords::{Source, Subwords};
 use words::Words;
 
+use crate::wording::counted;
+
 pub use config::{TokenKind, TokensConfig};
 pub use coverage::Coverage;
 pub use error::TokensError;
@@ -73,7 +75,8 @@ impl std::fmt::Display for Tokens {
                 characters.symbols().iter().try_for_each(|symbol| write!(f, "{symbol}"))
             }
             Vocabulary::Subwords(subwords) => {
-                write!(f, "{} {} pieces", self.num_symbols(), subwords.model_name())
+                let noun = format!("{} piece", subwords.model_name());
+                f.write_str(&counted(self.num_symbols(), &noun))
             }
         }
     }
@@ -115,7 +118,7 @@ impl Tokens {
         transcripts: impl IntoIterator<Item = &'a str>,
     ) -> Result<Tokens, TokensError> {
         let train = match kind {
-            TokenKind::Char => return Tokens::from_transcripts(transcripts),
+            TokenKind::Auto | TokenKind::Char => return Tokens::from_transcripts(transcripts),
             TokenKind::Bpe => train_bpe::train,
             TokenKind::Unigram => train_unigram::train,
         };
@@ -166,7 +169,7 @@ impl Tokens {
     pub fn describe(&self) -> String {
         match &self.0 {
             Vocabulary::Characters(_) => {
-                format!("{} characters {:?}", self.num_symbols(), self.to_string())
+                format!("{} {:?}", counted(self.num_symbols(), "character"), self.to_string())
             }
             Vocabulary::Subwords(_) => self.to_string(),
         }
@@ -215,15 +218,20 @@ impl Tokens {
         }
     }
 
-    /// A `tokenizer.json` in which the blank is the special token `pad`, as programs of Hugging Face expect
-    /// of a CTC model; `None` for characters and SentencePiece models.
-    pub fn tokenizer_json(&self, pad: &str) -> Option<serde_json::Value> {
+    /// A `tokenizer.json` in which the blank is a special token, as programs of Hugging Face expect of a CTC
+    /// model, and that token.
+    ///
+    /// # Errors
+    /// What has no such file: SentencePiece models, and vocabularies with classes that have no token.
+    pub fn tokenizer_json(&self) -> Result<(serde_json::Value, String), TokensError> {
         match &self.0 {
+            Vocabulary::Characters(characters) => Ok(hugging_face::of_characters(characters)),
             Vocabulary::Subwords(subwords) => match &subwords.source {
-                Source::HuggingFace(text) => hugging_face::with_blank(text, self.blank(), pad),
-                Source::SentencePiece(_) => None,
+                Source::HuggingFace(text) => hugging_face::with_blank(text, &subwords.pieces),
+                Source::SentencePiece(_) => Err(TokensError::NoJson {
+                    reason: "it is a SentencePiece model; train with a tokenizer.json".to_owned(),
+                }),
             },
-            Vocabulary::Characters(_) => None,
         }
     }
 
