@@ -85,7 +85,7 @@ fn a_vocabulary_that_is_asked_for_wins_over_that_of_the_weights() {
     sandbox.write("run.toml", CONFIG);
     sandbox.corpus("train", 60, 1);
     sandbox.corpus("dev", 12, 2);
-    let quick = ["--set", "train.max_steps=2"];
+    let quick = ["--set", "train.max_steps=2", "--set", "schedule.warmup_steps=1"];
     let pieces =
         ["run.toml", "--out", "pieces", "--set", "tokens.kind=bpe", "--set", "tokens.size=7"];
     sandbox.train(&[&pieces[..], &quick].concat()).succeeds();

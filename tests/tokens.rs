@@ -161,16 +161,16 @@ fn transcripts_that_a_tokenizer_cannot_spell_stop_the_run_with_their_characters(
     let manifest = sandbox.read("train.jsonl").replacen("\"text\":\"", "\"text\":\"zzq ", 2);
     sandbox.write("train.jsonl", manifest);
     let set = ["run.toml", "--set", "tokens.file=bpe-7.json"];
-    let words =
-        ["2 transcripts ", "characters outside the alphabet: 'z' (U+007A) 4x, 'q' (U+0071) 2x"];
-    sandbox.train(&[&set[..], &["--out", "run"]].concat()).fails(3, &words);
+    let words = ["2 transcripts", "outside the alphabet: 'z' (U+007A)", "4x, 'q' (U+0071) 2x"];
+    sandbox.train(&[&set[..], &["--out", "run"]].concat()).fails(3, &words[..2]);
     let check = sandbox.check(&set).fails(3, &words);
-    assert!(check.stdout.contains("'z' (U+007A) 4x"), "{check}");
+    assert!(check.stderr.contains("(tokens.kind,"), "{check}");
     // A tokenizer that folds case spells what it is given, and says that it reads otherwise.
     let upper = sandbox.read("dev.jsonl").replacen("\"text\":\"", "\"text\":\"The ", 1);
     sandbox.write("dev.jsonl", upper);
     sandbox.write("train.jsonl", sandbox.read("train.jsonl").replace("zzq ", ""));
     sandbox.write("sp.model", fixture("sp-unigram.model"));
     let folds = sandbox.check(&["run.toml", "--set", "tokens.file=sp.model"]).succeeds();
-    assert!(folds.stdout.contains("changed by the tokenizer's own normalisation"), "{folds}");
+    let words = "1 transcript is changed by the tokenizer's own normalisation";
+    assert!(folds.stdout.contains(words), "{folds}");
 }
