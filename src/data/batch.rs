@@ -1,22 +1,26 @@
-//! Padded batches. Features behind an utterance's last frame are 0 and never looked at: the model
-//! masks by `frame_lens`. What becomes of an utterance depends on (seed, epoch, utterance) alone, never
-//! on its batch mates or on which thread prepared it. An utterance that cannot be read any more has no
-//! row, and is handed on with its reason.
+//! Padded batches, of features or, where the device computes those, of samples with the masks to come.
+//! Features behind an utterance's last frame are 0 and never looked at: the model masks by `frame_lens`.
+//! What becomes of an utterance depends on (seed, epoch, utterance) alone, never on its batch mates or on
+//! which thread prepared it. An utterance that cannot be read any more has no row, and is handed on with
+//! its reason.
 //!
 //! B utterances, T frames (padded), F mel bands.
 
+use std::borrow::Cow;
+
+use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::random::{Purpose, stream};
 use super::read_ahead::Recording;
-use super::{DataError, Dataset, PlannedBatch};
-use crate::augment::{Augmenter, Draw};
+use super::{DataError, Dataset, FeaturesOn, PlannedBatch};
+use crate::augment::{Augmenter, Draw, MaskFill, Masks};
 
 /// One batch, ready for the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// `[B, T, F]`, row-major, 0 behind each utterance's end.
-    pub features: Vec<f32>,
+    /// What goes to the device.
+    pub input: BatchInput,
     /// T.
     pub num_frames: usize,
     /// F.
@@ -31,6 +35,30 @@ pub struct Batch {
     pub audio_s: f64,
     /// B * T in seconds.
     pub padded_s: f64,
+}
+
+/// What goes to the device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BatchInput {
+    /// `[B, T, F]`, row-major, 0 behind each utterance's end.
+    Features(Vec<f32>),
+    /// What features and masks are made of there.
+    Waveforms(BatchWaveforms),
+}
+
+/// The samples of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchWaveforms {
+    /// `[B, num_samples]`, row-major, varied already; 0 behind each utterance's end.
+    pub samples: Vec<f32>,
+    /// Samples of a row, a function of T alone.
+    pub num_samples: usize,
+    /// Samples of each utterance.
+    pub sample_lens: Vec<usize>,
+    /// The masks of each utterance; none outside training.
+    pub masks: Vec<Masks>,
+    /// What masked features are set to.
+    pub fill: MaskFill,
 }
 
 impl Batch {
@@ -53,11 +81,24 @@ pub(super) struct Augmentation<'a> {
     pub(super) epoch: u64,
 }
 
+impl Augmentation<'_> {
+    fn stream(&self, purpose: Purpose, utterance: usize) -> ChaCha8Rng {
+        stream(self.seed, self.epoch, purpose, utterance as u64)
+    }
+}
+
 /// A batch and the utterances that were planned for it but cannot be read.
 pub(super) struct Made {
     /// `None` when no utterance is left.
     pub(super) batch: Option<Batch>,
     pub(super) unreadable: Vec<(usize, DataError)>,
+}
+
+/// What became of one utterance beside its values.
+struct Row {
+    frame_len: usize,
+    num_samples: usize,
+    masks: Masks,
 }
 
 /// Makes a planned batch, its utterances in parallel on the current thread pool.
@@ -81,45 +122,51 @@ pub(super) fn make_of(
 ) -> Result<Made, DataError> {
     let config = dataset.log_mel().config();
     let (num_frames, num_mels) = (planned.num_frames, config.num_mels);
-    let row_len = num_frames * num_mels;
-    let mut features = vec![0.0; planned.utterances.len() * row_len];
-    let rows: Vec<Result<(usize, usize), DataError>> = features
+    let on_host = dataset.config().features_on == FeaturesOn::Host;
+    let num_samples = config.most_samples(num_frames);
+    let row_len = if on_host { num_frames * num_mels } else { num_samples };
+    let mut values = vec![0.0; planned.utterances.len() * row_len];
+    let rows: Vec<Result<Row, DataError>> = values
         .par_chunks_exact_mut(row_len)
         .zip(planned.utterances.par_iter().zip(&planned.speeds))
         .zip(recordings)
         .map_init(
-            || dataset.log_mel().scratch(),
+            || on_host.then(|| dataset.log_mel().scratch()),
             |scratch, ((row, (&utterance, &speed)), recording)| {
-                let mut samples = dataset.samples_of(utterance, speed, recording)?;
-                let num_samples = samples.len();
-                let Some(how) = augmentation else {
-                    let made = dataset.log_mel().compute(scratch, &samples);
-                    row[..made.data.len()].copy_from_slice(&made.data);
-                    return Ok((made.num_frames, num_samples));
+                let samples = varied(dataset, utterance, speed, recording, augmentation)?;
+                let of_samples =
+                    |frame_len, masks| Ok(Row { frame_len, num_samples: samples.len(), masks });
+                let Some(scratch) = scratch else {
+                    row[..samples.len()].copy_from_slice(&samples);
+                    let frame_len = config.num_frames(samples.len());
+                    let masks = augmentation.map_or_else(Masks::default, |how| {
+                        let spec_augment = how.augmenter.spec_augment();
+                        spec_augment.draw(
+                            frame_len,
+                            num_mels,
+                            &mut how.stream(Purpose::Augment, utterance),
+                        )
+                    });
+                    return of_samples(frame_len, masks);
                 };
-                let rng = |purpose| stream(how.seed, how.epoch, purpose, utterance as u64);
-                if how.augmenter.varies_samples() {
-                    how.augmenter.vary(samples.to_mut(), |draw| {
-                        rng(match draw {
-                            Draw::Rir => Purpose::Rir,
-                            Draw::Noise => Purpose::Noise,
-                            Draw::Gain => Purpose::Gain,
-                        })
-                    })?;
-                }
-                let mut made = dataset.log_mel().compute_dithered(
-                    scratch,
-                    &samples,
-                    &mut rng(Purpose::Dither),
-                );
-                how.augmenter.spec_augment().apply(&mut made, &mut rng(Purpose::Augment));
+                let made = match augmentation {
+                    None => dataset.log_mel().compute(scratch, &samples),
+                    Some(how) => {
+                        let dither = &mut how.stream(Purpose::Dither, utterance);
+                        let mut made =
+                            dataset.log_mel().compute_dithered(scratch, &samples, dither);
+                        let masks = &mut how.stream(Purpose::Augment, utterance);
+                        how.augmenter.spec_augment().apply(&mut made, masks);
+                        made
+                    }
+                };
                 row[..made.data.len()].copy_from_slice(&made.data);
-                Ok((made.num_frames, num_samples))
+                of_samples(made.num_frames, Masks::default())
             },
         )
         .collect();
     let mut batch = Batch {
-        features,
+        input: BatchInput::Features(Vec::new()),
         num_frames,
         num_mels,
         frame_lens: Vec::with_capacity(rows.len()),
@@ -129,21 +176,20 @@ pub(super) fn make_of(
         padded_s: 0.0,
     };
     let mut unreadable = Vec::new();
-    let mut num_samples = 0;
+    let (mut sample_lens, mut masks) = (Vec::new(), Vec::new());
     for (place, (row, &utterance)) in rows.into_iter().zip(&planned.utterances).enumerate() {
         match row {
-            Ok((frame_len, samples)) => {
+            Ok(row) => {
                 // Rows move up over those that were left out.
                 let to = batch.utterances.len();
                 if to < place {
-                    batch
-                        .features
-                        .copy_within(place * row_len..(place + 1) * row_len, to * row_len);
+                    values.copy_within(place * row_len..(place + 1) * row_len, to * row_len);
                 }
-                batch.frame_lens.push(frame_len);
+                batch.frame_lens.push(row.frame_len);
                 batch.labels.push(dataset.labels(utterance));
                 batch.utterances.push(utterance);
-                num_samples += samples;
+                sample_lens.push(row.num_samples);
+                masks.push(row.masks);
             }
             Err(error @ (DataError::Audio { .. } | DataError::Changed { .. })) => {
                 unreadable.push((utterance, error));
@@ -151,10 +197,44 @@ pub(super) fn make_of(
             Err(error) => return Err(error),
         }
     }
-    batch.features.truncate(batch.utterances.len() * row_len);
-    batch.audio_s = num_samples as f64 / f64::from(config.sample_rate_hz);
+    values.truncate(batch.utterances.len() * row_len);
+    batch.audio_s = sample_lens.iter().sum::<usize>() as f64 / f64::from(config.sample_rate_hz);
     batch.padded_s = (batch.utterances.len() * num_frames) as f64 * config.hop_s();
+    batch.input = if on_host {
+        BatchInput::Features(values)
+    } else {
+        let fill = augmentation.map(|how| how.augmenter.spec_augment().fill).unwrap_or_default();
+        BatchInput::Waveforms(BatchWaveforms {
+            samples: values,
+            num_samples,
+            sample_lens,
+            masks,
+            fill,
+        })
+    };
     Ok(Made { batch: (!batch.is_empty()).then_some(batch), unreadable })
+}
+
+/// The samples of an utterance at its speed, in its room, with its noise, at its level.
+fn varied<'a>(
+    dataset: &'a Dataset,
+    utterance: usize,
+    speed: f64,
+    recording: Option<Recording>,
+    augmentation: Option<Augmentation>,
+) -> Result<Cow<'a, [f32]>, DataError> {
+    let mut samples = dataset.samples_of(utterance, speed, recording)?;
+    if let Some(how) = augmentation.filter(|how| how.augmenter.varies_samples()) {
+        how.augmenter.vary(samples.to_mut(), |draw| {
+            let purpose = match draw {
+                Draw::Rir => Purpose::Rir,
+                Draw::Noise => Purpose::Noise,
+                Draw::Gain => Purpose::Gain,
+            };
+            how.stream(purpose, utterance)
+        })?;
+    }
+    Ok(samples)
 }
 
 #[cfg(test)]
@@ -164,6 +244,13 @@ pub(super) mod tests {
     use crate::audio::tests::Scratch;
     use crate::augment::{AugmentConfig, GainConfig, NoiseConfig, RirConfig, SpecAugmentConfig};
     use crate::data::DataConfig;
+
+    fn values(batch: &Batch) -> &[f32] {
+        match &batch.input {
+            BatchInput::Features(values) => values,
+            BatchInput::Waveforms(waveforms) => &waveforms.samples,
+        }
+    }
 
     /// Each utterance has a speed of its own, whoever its mates are.
     fn plan(utterances: &[usize], num_frames: usize) -> PlannedBatch {
@@ -218,8 +305,8 @@ pub(super) mod tests {
         assert_eq!(batch.utterances, [0, 2]);
         assert_eq!(batch.labels, [before.labels[0].clone(), before.labels[2].clone()]);
         let row = 64 * 80;
-        assert_eq!(batch.features[..row], before.features[..row]);
-        assert_eq!(batch.features[row..], before.features[2 * row..3 * row]);
+        assert_eq!(values(&batch)[..row], values(&before)[..row]);
+        assert_eq!(values(&batch)[row..], values(&before)[2 * row..3 * row]);
         assert!((batch.padded_s - 1.28).abs() < 1e-9);
         let [(1, DataError::Audio { .. }), (3, DataError::Changed { .. })] = &made.unreadable[..]
         else {
@@ -239,17 +326,54 @@ pub(super) mod tests {
         for augmentation in [None, Some(how)] {
             let planned = plan(&[0, 1, 2], 64);
             let batch = whole(&data, &planned, augmentation);
-            assert_eq!((batch.len(), batch.features.len()), (3, 3 * 64 * 80));
+            assert_eq!((batch.len(), values(&batch).len()), (3, 3 * 64 * 80));
             assert_eq!(batch.labels[0].len(), 2);
             for b in 0..3 {
                 let alone = plan(&[b], 56);
                 let alone = whole(&data, &alone, augmentation);
                 let len = batch.frame_lens[b];
                 assert_eq!(alone.frame_lens, [len]);
-                let rows = &batch.features[b * 64 * 80..(b + 1) * 64 * 80];
-                assert_eq!(rows[..len * 80], alone.features[..len * 80]);
+                let rows = &values(&batch)[b * 64 * 80..(b + 1) * 64 * 80];
+                assert_eq!(rows[..len * 80], values(&alone)[..len * 80]);
                 assert!(rows[len * 80..].iter().all(|x| *x == 0.0));
             }
+        }
+    }
+
+    #[test]
+    fn waveforms_and_masks_make_the_features_that_the_host_makes() {
+        use crate::features::Features;
+        let scratch = Scratch::new("batch-waveforms");
+        let parts = [(8_000, "ab"), (4_321, "c"), (5_999, ""), (7_000, "d")];
+        let of = |features_on| {
+            let config = DataConfig { features_on, cache_audio_mb: 0, ..DataConfig::default() };
+            dataset(&scratch, &parts, &config)
+        };
+        let (host, device) = (of(FeaturesOn::Host), of(FeaturesOn::Device));
+        let augmenter = varied(&scratch);
+        let how = Augmentation { augmenter: &augmenter, seed: 3, epoch: 5 };
+        scratch.wav("u1.wav", 16_000, &[&[0.0; 100]]);
+        for (augmentation, has_masks) in [(None, false), (Some(how), true)] {
+            let of = |data: &Dataset| {
+                let made = make(data, &plan(&[0, 1, 2, 3], 64), augmentation).unwrap();
+                assert_eq!(made.unreadable.len(), 1);
+                made.batch.unwrap()
+            };
+            let (want, got) = (of(&host), of(&device));
+            let BatchInput::Waveforms(waveforms) = &got.input else { panic!("{got:?}") };
+            let mut scratch = host.log_mel().scratch();
+            for row in 0..3 {
+                let samples = &waveforms.samples[row * waveforms.num_samples..];
+                let (len, masks) = (waveforms.sample_lens[row], &waveforms.masks[row]);
+                let mut made: Features = host.log_mel().compute(&mut scratch, &samples[..len]);
+                masks.apply(&mut made, 0.0);
+                let features = &values(&want)[row * 64 * 80..];
+                assert!(made.data == features[..made.data.len()], "{row}");
+                assert_eq!(made.num_frames, want.frame_lens[row]);
+                assert!(samples[len..waveforms.num_samples].iter().all(|x| *x == 0.0));
+                assert_eq!(has_masks, !masks.bands.is_empty());
+            }
+            assert_eq!(Batch { input: want.input.clone(), ..got }, want);
         }
     }
 
@@ -270,6 +394,6 @@ pub(super) mod tests {
         };
         assert_eq!(on(1, 0), on(2, 0));
         assert_eq!(on(1, 1), on(3, 1));
-        assert_ne!(on(1, 0).features, on(1, 1).features);
+        assert_ne!(values(&on(1, 0)), values(&on(1, 1)));
     }
 }
