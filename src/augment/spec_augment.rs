@@ -8,7 +8,6 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::AugmentError;
-use crate::features::Features;
 
 /// What masked features are set to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,20 +104,21 @@ impl SpecAugmentConfig {
         if self.time_width > 0 { share.min(self.time_width) } else { share }
     }
 
-    /// Masks `features` in place. Each width is uniform from 0 to the widest, each place uniform.
-    pub fn apply(&self, features: &mut Features, rng: &mut impl Rng) {
-        let (num_frames, num_mels) = (features.num_frames, features.num_mels);
+    /// Masks `features` `[T, num_mels]` in place. Each width is uniform from 0 to the widest, each place
+    /// uniform.
+    pub fn apply(&self, features: &mut [f32], num_mels: usize, rng: &mut impl Rng) {
+        let num_frames = features.len() / num_mels;
         if num_frames == 0 {
             return;
         }
         let fill = match self.fill {
             MaskFill::Zero => 0.0,
-            MaskFill::Mean => mean(&features.data),
+            MaskFill::Mean => mean(features),
         };
         for _ in 0..self.freq_masks {
             let width = rng.random_range(0..=self.freq_width.min(num_mels) as u32) as usize;
             let first = rng.random_range(0..=(num_mels - width) as u32) as usize;
-            for frame in features.data.chunks_exact_mut(num_mels) {
+            for frame in features.chunks_exact_mut(num_mels) {
                 frame[first..first + width].fill(fill);
             }
         }
@@ -126,7 +126,7 @@ impl SpecAugmentConfig {
         for _ in 0..self.num_time_masks(num_frames) {
             let width = rng.random_range(0..=longest) as usize;
             let first = rng.random_range(0..=(num_frames - width) as u32) as usize;
-            features.data[first * num_mels..(first + width) * num_mels].fill(fill);
+            features[first * num_mels..(first + width) * num_mels].fill(fill);
         }
     }
 }
@@ -139,6 +139,7 @@ fn mean(data: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::Features;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
@@ -148,7 +149,7 @@ mod tests {
 
     fn masked(config: &SpecAugmentConfig, num_frames: usize, seed: u64) -> Features {
         let mut features = ones(num_frames, 80);
-        config.apply(&mut features, &mut ChaCha8Rng::seed_from_u64(seed));
+        config.apply(&mut features.data, 80, &mut ChaCha8Rng::seed_from_u64(seed));
         features
     }
 
@@ -231,7 +232,7 @@ mod tests {
         for (i, x) in ramp.data.iter_mut().enumerate() {
             *x = -10.0 + (i / 80) as f32;
         }
-        config.apply(&mut ramp, &mut ChaCha8Rng::seed_from_u64(3));
+        config.apply(&mut ramp.data, 80, &mut ChaCha8Rng::seed_from_u64(3));
         assert!(ramp.data.contains(&239.5), "the mean of -10 to 489");
     }
 
@@ -246,7 +247,7 @@ mod tests {
         };
         for (frames, mels) in [(0, 80), (1, 1), (1, 80), (3, 2)] {
             let mut features = ones(frames, mels);
-            config.apply(&mut features, &mut ChaCha8Rng::seed_from_u64(1));
+            config.apply(&mut features.data, mels, &mut ChaCha8Rng::seed_from_u64(1));
             assert_eq!(features.data.len(), frames * mels);
         }
         assert_eq!(masked(&SpecAugmentConfig::off(), 50, 1), ones(50, 80));

@@ -3,7 +3,8 @@
 //! on its batch mates or on which thread prepared it. An utterance that cannot be read any more has no
 //! row, and is handed on with its reason.
 //!
-//! B utterances, T frames (padded), F mel bands.
+//! B rows, T frames (padded), F mel bands. A row is an utterance, or one of its views: those lie side by
+//! side and differ in their masks alone.
 
 use rayon::prelude::*;
 
@@ -21,13 +22,13 @@ pub struct Batch {
     pub num_frames: usize,
     /// F.
     pub num_mels: usize,
-    /// Frames of each utterance, each at most T.
+    /// Frames of each row, each at most T.
     pub frame_lens: Vec<usize>,
-    /// Labels of each utterance.
+    /// Labels of each row.
     pub labels: Vec<Vec<u32>>,
-    /// Indices into the dataset.
+    /// Indices into the dataset, of each row.
     pub utterances: Vec<usize>,
-    /// Seconds of audio, as played.
+    /// Seconds of audio, as played; views count once.
     pub audio_s: f64,
     /// B * T in seconds.
     pub padded_s: f64,
@@ -81,20 +82,22 @@ pub(super) fn make_of(
 ) -> Result<Made, DataError> {
     let config = dataset.log_mel().config();
     let (num_frames, num_mels) = (planned.num_frames, config.num_mels);
+    let views = augmentation.map_or(1, |how| how.augmenter.views());
     let row_len = num_frames * num_mels;
-    let mut features = vec![0.0; planned.utterances.len() * row_len];
+    let views_len = views * row_len;
+    let mut features = vec![0.0; planned.utterances.len() * views_len];
     let rows: Vec<Result<(usize, usize), DataError>> = features
-        .par_chunks_exact_mut(row_len)
+        .par_chunks_exact_mut(views_len)
         .zip(planned.utterances.par_iter().zip(&planned.speeds))
         .zip(recordings)
         .map_init(
             || dataset.log_mel().scratch(),
-            |scratch, ((row, (&utterance, &speed)), recording)| {
+            |scratch, ((rows, (&utterance, &speed)), recording)| {
                 let mut samples = dataset.samples_of(utterance, speed, recording)?;
                 let num_samples = samples.len();
                 let Some(how) = augmentation else {
                     let made = dataset.log_mel().compute(scratch, &samples);
-                    row[..made.data.len()].copy_from_slice(&made.data);
+                    rows[..made.data.len()].copy_from_slice(&made.data);
                     return Ok((made.num_frames, num_samples));
                 };
                 let rng = |purpose| stream(how.seed, how.epoch, purpose, utterance as u64);
@@ -107,13 +110,17 @@ pub(super) fn make_of(
                         })
                     })?;
                 }
-                let mut made = dataset.log_mel().compute_dithered(
+                let made = dataset.log_mel().compute_dithered(
                     scratch,
                     &samples,
                     &mut rng(Purpose::Dither),
                 );
-                how.augmenter.spec_augment().apply(&mut made, &mut rng(Purpose::Augment));
-                row[..made.data.len()].copy_from_slice(&made.data);
+                let views = rows.chunks_exact_mut(row_len);
+                for (row, masks) in views.zip([Purpose::Augment, Purpose::SecondView]) {
+                    let shown = &mut row[..made.data.len()];
+                    shown.copy_from_slice(&made.data);
+                    how.augmenter.spec_augment().apply(shown, num_mels, &mut rng(masks));
+                }
                 Ok((made.num_frames, num_samples))
             },
         )
@@ -134,15 +141,17 @@ pub(super) fn make_of(
         match row {
             Ok((frame_len, samples)) => {
                 // Rows move up over those that were left out.
-                let to = batch.utterances.len();
+                let to = batch.utterances.len() / views;
                 if to < place {
                     batch
                         .features
-                        .copy_within(place * row_len..(place + 1) * row_len, to * row_len);
+                        .copy_within(place * views_len..(place + 1) * views_len, to * views_len);
                 }
-                batch.frame_lens.push(frame_len);
-                batch.labels.push(dataset.labels(utterance));
-                batch.utterances.push(utterance);
+                for _ in 0..views {
+                    batch.frame_lens.push(frame_len);
+                    batch.labels.push(dataset.labels(utterance));
+                    batch.utterances.push(utterance);
+                }
                 num_samples += samples;
             }
             Err(error @ (DataError::Audio { .. } | DataError::Changed { .. })) => {
@@ -227,6 +236,37 @@ pub(super) mod tests {
         };
         let nothing = make(&data, &plan(&[1, 3], 64), how).unwrap();
         assert!(nothing.batch.is_none() && nothing.unreadable.len() == 2);
+    }
+
+    #[test]
+    fn views_lie_side_by_side_and_differ_in_their_masks_alone() {
+        let scratch = Scratch::new("batch-views");
+        let config = DataConfig { cache_audio_mb: 0, ..DataConfig::default() };
+        let data = dataset(&scratch, &[(8_000, "ab"), (4_321, "c"), (7_000, "d")], &config);
+        let planned = plan(&[0, 1, 2], 64);
+        let (row, seed, epoch) = (64 * 80, 3, 1);
+        let one = varied(&scratch);
+        let one = whole(&data, &planned, Some(Augmentation { augmenter: &one, seed, epoch }));
+        let two = varied(&scratch).with_views(2);
+        let two = Augmentation { augmenter: &two, seed, epoch };
+        let both = whole(&data, &planned, Some(two));
+        assert_eq!(both.utterances, [0, 0, 1, 1, 2, 2]);
+        assert_eq!((both.labels.len(), both.audio_s), (6, one.audio_s));
+        let view = |batch: &Batch, at: usize| batch.features[at * row..(at + 1) * row].to_vec();
+        for utterance in 0..3 {
+            let [first, second] = [0, 1].map(|of| view(&both, 2 * utterance + of));
+            assert_eq!(first, view(&one, utterance), "the first view is the only one");
+            let len = both.frame_lens[2 * utterance];
+            assert_eq!((len, len), (both.frame_lens[2 * utterance + 1], one.frame_lens[utterance]));
+            let differ = first.iter().zip(&second).filter(|(a, b)| a != b);
+            assert!(differ.clone().count() > 0);
+            assert!(differ.clone().all(|(a, b)| *a == 0.0 || *b == 0.0), "masks are zeros");
+        }
+        // Pairs move up together over what is left out.
+        std::fs::remove_file(scratch.0.join("u1.wav")).unwrap();
+        let left = make(&data, &planned, Some(two)).unwrap().batch.unwrap();
+        assert_eq!(left.utterances, [0, 0, 2, 2]);
+        assert_eq!(left.features[2 * row..], both.features[4 * row..]);
     }
 
     #[test]

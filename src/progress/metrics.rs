@@ -56,8 +56,10 @@ pub struct MetricsRecord {
     pub epoch: usize,
     /// `train`, or the name of the set validated.
     pub split: String,
-    /// Mean loss per label, in nats.
+    /// Mean CTC loss per label, in nats.
     pub loss: Option<f64>,
+    /// Mean divergence of two views from each other per label, in nats; null with one view.
+    pub consistency: Option<f64>,
     /// Learning rate of the step.
     pub lr: Option<f64>,
     /// Global norm of the gradient before clipping.
