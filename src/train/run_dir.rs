@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::TrainError;
 use crate::config::RunConfig;
 use crate::data::{Lengths, LengthsError};
-use crate::durable::write_atomic;
+use crate::durable::{write_atomic, write_atomic_with};
 use crate::policy::{Checkpoint, CheckpointError, Link, resolve};
 use crate::tokens::Tokens;
 
@@ -156,13 +156,14 @@ pub(super) fn describe(
     let files = [
         ("config.toml", config.to_toml()?.into_bytes()),
         ("tokens.txt", tokens.to_text().into_bytes()),
-        (LENGTHS, lengths.to_bytes()),
     ];
     for (name, bytes) in files {
         let path = out.join(name);
         write_atomic(&path, &bytes).map_err(|source| TrainError::Output { path, source })?;
     }
-    Ok(())
+    let path = out.join(LENGTHS);
+    write_atomic_with(&path, |file| lengths.write(file))
+        .map_err(|source| TrainError::Output { path, source })
 }
 
 #[cfg(test)]
