@@ -95,6 +95,37 @@ pub fn refuse_unwritable(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes the directory `path` with what `produce` writes into the one it is given, whole or not at
+/// all, and the directories above it.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is anything but an empty directory; what `produce` or
+/// the file system answered, and nothing of it is left.
+pub fn create_directory_with<F>(path: &Path, produce: F) -> io::Result<()>
+where
+    F: FnOnce(&Path) -> io::Result<()>,
+{
+    let is_taken = match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => fs::symlink_metadata(path).is_ok(),
+    };
+    if is_taken {
+        let text = "it is there already; remove it or give another name";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let temporary = Temporary::beside(path)?;
+    fs::create_dir(&temporary.path)?;
+    produce(&temporary.path)?;
+    for entry in fs::read_dir(&temporary.path)? {
+        File::open(entry?.path())?.sync_all()?;
+    }
+    sync_directory(&temporary.path.join("."))?;
+    temporary.publish(path)
+}
+
 /// A name that is removed unless it was published.
 struct Temporary {
     path: PathBuf,
@@ -128,7 +159,7 @@ impl Drop for Temporary {
         if !self.is_published {
             // Nothing can be done about a failure here, and the error that led here is the one to
             // report.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(&self.path).or_else(|_| fs::remove_dir_all(&self.path));
         }
     }
 }
@@ -186,6 +217,26 @@ mod tests {
         assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(names(dir.path()), ["last.safetensors"]);
+    }
+
+    #[test]
+    fn a_directory_appears_whole_or_not_at_all_and_never_in_place_of_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/model");
+        let failed = create_directory_with(&path, |inside| {
+            fs::write(inside.join("a"), "half")?;
+            Err(io::Error::new(io::ErrorKind::StorageFull, "no space left"))
+        });
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(names(&dir.path().join("new")).is_empty());
+        fs::create_dir(&path).unwrap();
+        create_directory_with(&path, |inside| fs::write(inside.join("a"), "whole")).unwrap();
+        assert_eq!(fs::read(path.join("a")).unwrap(), b"whole");
+        for taken in [path.clone(), path.join("a")] {
+            let error = create_directory_with(&taken, |_| unreachable!()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(names(&dir.path().join("new")), ["model"]);
     }
 
     #[test]

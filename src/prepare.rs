@@ -20,9 +20,10 @@ use crate::data::{
     DataConfig, DataError, Dataset, Depth, Dropped, Findings, Lengths, ManifestError, Padding,
     Sampler, Survey, Utterance, inspect, manifest, survey_again,
 };
+use crate::policy::{Source, SourceError};
 use crate::progress::Screen;
 use crate::schedule::ScheduleError;
-use crate::tokens::{Tokens, TokensError};
+use crate::tokens::{TokenKind, Tokens, TokensError};
 use crate::wording::{counted, plural};
 
 pub use claims::refuse_hopeless;
@@ -39,6 +40,9 @@ pub enum PrepareError {
     /// The run is too short for its warm-up.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// The weights to start from do not say what their vocabulary is.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// Too much of the data cannot be learnt.
     #[error(
         "{percent:.1} % of the training utterances have fewer frames than their transcripts need (train.max_infeasible_percent = {limit}); lower model.subsampling_factor, or correct the data; first: {first}"
@@ -75,6 +79,8 @@ pub struct Prepared {
     pub summaries: Vec<SplitSummary>,
     /// Training utterances left out because their transcripts do not fit their frames.
     pub infeasible: usize,
+    /// What the vocabulary is and how it fits, in a line.
+    pub vocabulary: String,
 }
 
 impl Prepared {
@@ -167,9 +173,9 @@ impl SplitSummary {
 }
 
 /// Surveys the training and development sets. The vocabulary is that of `saved_tokens` (a resumed
-/// run's), or made from the training transcripts. `began` is how long the recordings were when a resumed
-/// run began: what went bad since is left out by name, where in a new run it stops everything. Returns the
-/// lengths that this run is of besides.
+/// run's), or what `config.tokens` says. `began` is how long the recordings were when a resumed run began:
+/// what went bad since is left out by name, where in a new run it stops everything. Returns the lengths
+/// that this run is of besides.
 ///
 /// # Errors
 ///
@@ -185,6 +191,9 @@ pub fn prepare(
     // training; its recordings are read by `check`. So are the clips of the augmentation.
     let Utterances { train, dev, test: _ } = Utterances::read(config)?;
     refuse_hopeless(config, &train)?;
+    if let (None, Some(file)) = (saved_tokens, config.tokens.file()) {
+        Tokens::load(file)?;
+    }
     let augmenter = augmenter(config)?;
     let num_silent = augmenter.silent_noises().count();
     if let Some((place, _)) = augmenter.silent_noises().next() {
@@ -260,14 +269,14 @@ pub fn assemble(
 ) -> Result<Prepared, PrepareError> {
     let tokens = match saved_tokens {
         Some(text) => Tokens::parse(text, "tokens.txt".as_ref())?,
-        None => Tokens::from_transcripts(train.kept.iter().map(|kept| kept.text()))?,
+        None => choose_tokens(config, train.kept.iter().map(|kept| kept.text()))?,
     };
     let mut summaries = Vec::new();
     let mut dropped = train.dropped.clone();
     let mismatches = train.duration_mismatches;
     let mut train = Dataset::new(train, &tokens, &config.features, &config.data)?;
     train.require_known_characters()?;
-    let total = train.items().len();
+    let (total, audio_s) = (train.items().len(), train.audio_s());
     let infeasible = train.drop_infeasible(&config.data.speeds, |num_frames, labels| {
         let (available, needed) = frames(config, num_frames, labels);
         available >= needed
@@ -286,6 +295,7 @@ pub fn assemble(
     summaries.push(summarise("train", &train, &dropped, mismatches, &named));
 
     let dev = measured_on("dev", dev, config, &tokens, &mut summaries)?;
+    let vocabulary = vocabulary(config, &tokens, (&train, audio_s), &dev);
     let sampler = Arc::new(Sampler::train(&train, config.train.seed, padding)?);
     Ok(Prepared {
         train: Arc::new(train),
@@ -295,7 +305,55 @@ pub fn assemble(
         augmenter: Arc::new(augmenter),
         summaries,
         infeasible: num_infeasible,
+        vocabulary,
     })
+}
+
+/// What the config asks for; where it leaves that open, the vocabulary of the weights that the run starts
+/// from, if it spells every one of `texts`: then their head is of use.
+///
+/// # Errors
+///
+/// [`PrepareError::Source`], or [`PrepareError::Tokens`] of texts that give no such vocabulary.
+pub fn choose_tokens<'a>(
+    config: &RunConfig,
+    texts: impl Iterator<Item = &'a str> + Clone,
+) -> Result<Tokens, PrepareError> {
+    let is_open = config.tokens.kind == TokenKind::Auto && config.tokens.file().is_none();
+    if let (Some(path), true) = (config.init_from(), is_open)
+        && let Some(theirs) = Source::open(path)?.describe()?.tokens
+        && texts.clone().all(|text| theirs.encode(text).is_ok())
+    {
+        return Ok(theirs);
+    }
+    Ok(Tokens::new(&config.tokens, texts)?)
+}
+
+/// `tokens 256 bpe pieces, 1.62 a word; 4.3 a second in train, 4.1 in dev, of 12.5 frames a second`.
+/// `audio_s` is that of all training utterances that were spelt, those left out since included.
+fn vocabulary(
+    config: &RunConfig,
+    tokens: &Tokens,
+    (train, audio_s): (&Dataset, f64),
+    dev: &Dataset,
+) -> String {
+    const RARE: usize = 5;
+    let rate =
+        |set: &Dataset, audio_s: f64| set.coverage().labels as f64 / audio_s.max(f64::MIN_POSITIVE);
+    let frames_per_s = 1.0 / (config.features.hop_s() * config.model.subsampling_factor as f64);
+    let mut line = format!(
+        "tokens {}, {:.2} a word; {:.1} a second in train, {:.1} in dev, of {frames_per_s:.1} frames a second",
+        tokens.describe(),
+        train.coverage().labels_per_word(),
+        rate(train, audio_s),
+        rate(dev, dev.audio_s()),
+    );
+    let rare = train.coverage().num_rare(tokens, RARE);
+    if rare > 0 {
+        let occur = plural(rare, "occurs", "occur");
+        let _ = write!(line, "; {rare} of them {occur} fewer than {RARE} times in train");
+    }
+    line
 }
 
 /// Frames that leave the model for so many that enter, and frames that the labels need.
@@ -383,6 +441,7 @@ fn summarise(
         let hold = plural(utterances, "transcript holds", "transcripts hold");
         remarks.push(format!("{utterances} {hold} {unknown}: never recognised, counted as errors"));
     }
+    remarks.extend(dataset.coverage().altered_remark());
     SplitSummary {
         split,
         utterances: dataset.items().len(),

@@ -71,7 +71,8 @@ fn add_batch(
     sum.audio_s += batch.audio_s;
     let (features, batch) = upload(batch, device);
     let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &mut Pass::inference());
-    let best: Tensor<2, Int> = logits.clone().argmax(2).squeeze_dim(2);
+    let best: Tensor<2, Int> =
+        without(logits.clone(), &tokens.silent_classes()).argmax(2).squeeze_dim(2);
     let num_frames = logits.dims()[1];
     let problem = Arc::new(problem(&logits, frame_lens.clone(), &batch.labels, tokens));
     let nll = values(ctc_loss(logits, Arc::clone(&problem)));
@@ -82,7 +83,8 @@ fn add_batch(
     sum.blanks += decoded.blanks;
     for (row, (utterance, labels)) in batch.utterances.iter().zip(decoded.labels).enumerate() {
         let labels: Vec<u32> = labels.into_iter().map(|label| label as u32).collect();
-        sum.hypotheses[*utterance] = tokens.decode(&labels);
+        // A piece that starts a word need not come first.
+        sum.hypotheses[*utterance] = tokens.decode(&labels).trim().to_owned();
         if problem.is_feasible(row) {
             sum.nll += f64::from(nll[row]);
             sum.labels += batch.labels[row].len().max(1);
@@ -90,6 +92,18 @@ fn add_batch(
             sum.infeasible += 1;
         }
     }
+}
+
+/// Logits by which no frame is of one of `classes`, such as `<unk>` of a tokenizer's file.
+fn without(logits: Tensor<3>, classes: &[u32]) -> Tensor<3> {
+    if classes.is_empty() {
+        return logits;
+    }
+    let num_classes = logits.dims()[2];
+    let mut mask = vec![0.0_f32; num_classes];
+    classes.iter().for_each(|class| mask[*class as usize] = f32::NEG_INFINITY);
+    let mask = Tensor::from_data(TensorData::new(mask, [1, 1, num_classes]), &logits.device());
+    logits + mask
 }
 
 /// Moves a batch's features to the device: `[B, T, F]`. The rest of the batch stays.
@@ -119,4 +133,154 @@ pub fn problem(
 /// The values of a vector; waits for the device.
 pub fn values(tensor: Tensor<1>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::augment::{AugmentConfig, Augmenter, SpecAugmentConfig};
+    use crate::config::RunConfig;
+    use crate::data::{Cursor, Padding, Sampler, TrainLoader};
+    use crate::model::ModelConfig;
+    use crate::policy::Source;
+    use crate::prepare::evaluation_set;
+    use crate::progress::{Display, Screen};
+
+    /// Logits of the valid frames, by utterance.
+    type Logits = BTreeMap<String, Vec<f32>>;
+
+    const TOLERANCE: f32 = 1e-4;
+
+    fn root() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+    }
+
+    /// Every `step`th utterance of the bundled development set, as a manifest of its own.
+    fn manifest(directory: &Path, first: usize, step: usize) -> PathBuf {
+        let digits = root().join("data/digits");
+        let text = fs::read_to_string(digits.join("dev.jsonl")).unwrap();
+        let audio = format!("\"audio_filepath\": \"{}/", digits.display());
+        let lines = text.lines().skip(first).step_by(step);
+        let lines: String =
+            lines.map(|line| line.replace("\"audio_filepath\": \"", &audio) + "\n").collect();
+        let path = directory.join(format!("{first}-{step}.jsonl"));
+        fs::write(&path, lines).unwrap();
+        path
+    }
+
+    fn dataset(config: &RunConfig, manifest: PathBuf, tokens: &Tokens) -> Arc<Dataset> {
+        let screen = Screen::new(Display::detect(true));
+        let set = evaluation_set("test", &[manifest], config, tokens, &screen, &mut Vec::new());
+        Arc::new(set.unwrap())
+    }
+
+    /// What `model` answers to the batches of a loader, in evaluation.
+    fn answers(
+        model: &AcousticModel,
+        dataset: &Dataset,
+        batches: impl Iterator<Item = Batch>,
+    ) -> (Logits, usize) {
+        let (mut all, mut num_batches) = (Logits::new(), 0);
+        for batch in batches {
+            num_batches += 1;
+            let (features, batch) = upload(batch, &Device::flex());
+            let (logits, lens) = model.forward(features, &batch.frame_lens, &mut Pass::inference());
+            for (row, (utterance, len)) in batch.utterances.iter().zip(lens).enumerate() {
+                let valid = logits.clone().narrow(0, row, 1).narrow(1, 0, len);
+                let id = dataset.items()[*utterance].utterance.id().to_owned();
+                all.insert(id, valid.into_data().try_to_vec().unwrap());
+            }
+        }
+        (all, num_batches)
+    }
+
+    /// The largest distance between answers to the same utterances.
+    fn distance(some: &Logits, all: &Logits) -> f32 {
+        let pairs = some.iter().map(|(id, logits)| (logits, &all[id]));
+        pairs.fold(0.0, |worst, (a, b)| {
+            assert_eq!(a.len(), b.len());
+            a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(worst, f32::max)
+        })
+    }
+
+    #[test]
+    fn an_utterance_has_the_same_logits_alone_padded_and_beside_any_mates_of_any_loader() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = Tokens::from_transcripts(["efghinorstuvwxz "]).unwrap();
+        // Weights of a size at which a fault would show, running statistics of batch norms among them.
+        let source = Source::open(&root().join("tests/fixtures/parakeet/factor8")).unwrap();
+        let described = source.describe().unwrap();
+        let mut config = RunConfig {
+            model: described.model.unwrap(),
+            features: described.features.unwrap(),
+            ..Default::default()
+        };
+        let fresh = config.model.init(16, tokens.num_classes(), &Device::flex());
+        let (parakeet, _) = source.start(fresh, &tokens).unwrap();
+        let odd = ModelConfig {
+            hidden_size: 24,
+            num_heads: 3,
+            num_layers: 2,
+            conv_kernel: 31,
+            subsampling_factor: 4,
+            subsampling_channels: 5,
+            ..Default::default()
+        };
+        let odd = odd.init(16, tokens.num_classes(), &Device::flex());
+        let whole = manifest(directory.path(), 0, 4);
+        for model in [parakeet, odd] {
+            let mut evaluate = |manifest: &PathBuf, batch_s, max_utterances, num_buckets| {
+                config.data.batch_s = batch_s;
+                config.data.max_batch_utterances = max_utterances;
+                config.data.num_buckets = num_buckets;
+                let dataset = dataset(&config, manifest.clone(), &tokens);
+                let loader = EvalLoader::new(Arc::clone(&dataset)).unwrap();
+                answers(&model, &dataset, loader.map(Result::unwrap))
+            };
+            // One bucket pads all to the longest, a bucket each pads hardly.
+            let (alone, num_alone) = evaluate(&whole, 1.0, 1, 15);
+            assert_eq!((alone.len(), num_alone), (15, 15));
+            let size = alone.values().flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
+            assert!(size > 0.3, "logits of {size} would hide a fault");
+            let (together, num_together) = evaluate(&whole, 1e3, 128, 1);
+            assert_eq!(num_together, 1);
+            let (padded, _) = evaluate(&whole, 1.0, 1, 1);
+            let (some, num_some) = evaluate(&whole, 8.0, 3, 3);
+            assert!((5..15).contains(&num_some), "{num_some}");
+            let (fewer, _) = evaluate(&manifest(directory.path(), 0, 12), 1e3, 128, 1);
+            for (way, other) in [
+                ("together", together),
+                ("padded", padded),
+                ("in threes", some),
+                ("other mates", fewer),
+            ] {
+                let worst = distance(&other, &alone);
+                assert!(worst < TOLERANCE, "{way}: off by {worst}");
+            }
+            // The shuffled batches of training, without its augmentation.
+            config.data.batch_s = 12.0;
+            config.data.max_batch_utterances = 128;
+            let dataset = dataset(&config, whole.clone(), &tokens);
+            for (seed, padding) in [(1, Padding::Longest), (2, Padding::Bucket)] {
+                let sampler = Arc::new(Sampler::train(&dataset, seed, padding).unwrap());
+                let none = SpecAugmentConfig { freq_masks: 0, time_masks: 0, ..Default::default() };
+                let augmenter = Augmenter::open(&AugmentConfig::default(), &none, 16_000).unwrap();
+                let loader = TrainLoader::new(
+                    Arc::clone(&dataset),
+                    Arc::clone(&sampler),
+                    Arc::new(augmenter),
+                    Cursor::default(),
+                );
+                let epoch = loader.unwrap().take(sampler.batches_per_epoch());
+                let batches = epoch.map(|batch| batch.unwrap().1);
+                let (shuffled, _) = answers(&model, &dataset, batches);
+                let worst = distance(&shuffled, &alone);
+                assert!(worst < TOLERANCE, "{padding:?}: off by {worst}");
+            }
+        }
+    }
 }

@@ -13,6 +13,8 @@ mod tones;
 // What a person does: train, evaluate, interrupt, resume.
 mod augment;
 mod interrupt_and_resume;
+mod start_and_export;
+mod tokens;
 mod train_and_eval;
 
 // What other tools have, read and converted.

@@ -50,7 +50,9 @@ fn the_help_texts_are_frozen() {
     for (name, program, args) in [
         ("asr-train.help.txt", "asr-train", vec!["--help"]),
         ("asr-train-check.help.txt", "asr-train", vec!["check", "--help"]),
+        ("asr-train-tokens.help.txt", "asr-train", vec!["tokens", "--help"]),
         ("asr-train-import.help.txt", "asr-train", vec!["import", "--help"]),
+        ("asr-train-export.help.txt", "asr-train", vec!["export", "--help"]),
         ("asr-train-doctor.help.txt", "asr-train", vec!["doctor", "--help"]),
         ("asr-eval.help.txt", "asr-eval", vec!["--help"]),
     ] {
@@ -116,6 +118,8 @@ fn the_readme_names_only_flags_and_configs_that_exist() {
     for (program, args) in [
         ("asr-train", vec!["--help"]),
         ("asr-train", vec!["check", "--help"]),
+        ("asr-train", vec!["export", "--help"]),
+        ("asr-train", vec!["tokens", "--help"]),
         ("asr-eval", vec!["--help"]),
     ] {
         known.extend(flags(&sandbox.run(program, &args).succeeds().stdout));

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::device::DeviceName;
+use crate::tokens::TokenKind;
 use crate::train::Resume;
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed while running; 2 command line or config; 3 data; \
@@ -16,6 +17,8 @@ const TRAIN_EXAMPLES: &str = "Examples:
       --set data.train=my/train.jsonl --set data.dev=my/dev.jsonl
   asr-train check configs/digits.toml
   asr-train import data/train train.jsonl
+  asr-train export runs/digits digits-hf
+  asr-train tokens configs/digits.toml --kind bpe --size 40
   asr-train doctor
 
 A manifest is a file of JSON lines, one recording each:
@@ -27,6 +30,29 @@ const EVAL_EXAMPLES: &str = "Examples:
   asr-eval runs/digits
   asr-eval runs/digits --manifest my/test.jsonl --max-wer 5
 ";
+
+const EXPORT_EXAMPLES: &str = "Example:
+  asr-train export runs/digits digits-hf --format hf
+
+and in Python:
+  processor = AutoProcessor.from_pretrained(\"digits-hf\")
+  model = ParakeetForCTC.from_pretrained(\"digits-hf\")
+  inputs = processor(samples, sampling_rate=16000)
+  print(processor.batch_decode(model.generate(**inputs)))
+
+`init_from = \"digits-hf\"` in a config trains on from it.
+
+Exit codes: 0 written; 1 the checkpoint is damaged; 2 command line, or the model has no counterpart there.";
+
+const TOKENS_EXAMPLES: &str = "Examples:
+  asr-train tokens configs/digits.toml --kind bpe --size 40 -o digits-bpe.json
+  asr-train configs/digits.toml --set tokens.file=digits-bpe.json
+
+Pieces are written as a tokenizer.json, which Hugging Face's tokenizers reads. tokens.file takes any
+tokenizer.json of BPE or unigram pieces with Metaspace, and any SentencePiece .model.
+
+Exit codes: 0 written; 2 command line or config, or FILE cannot be written; 3 the transcripts do not
+give such a vocabulary.";
 
 const IMPORT_KINDS: &str = "SRC is one of
   JSON lines (NeMo), and NeMo's tarred data sets (a manifest beside its audio_N.tar)
@@ -66,6 +92,17 @@ pub(super) enum TrainCommand {
     /// recordings; texts, times, speakers and ids are kept exactly. Prints what is there and what was left
     /// out, and why.
     Import(ImportArgs),
+    /// Write a trained model for other tools.
+    ///
+    /// The directory holds the weights, their config, the vocabulary and the settings of the features, as
+    /// `ParakeetForCTC` of Hugging Face's transformers 5 and its processor read them: same logits, same text.
+    Export(ExportArgs),
+    /// Make a vocabulary of the training transcripts, and say how it fits.
+    ///
+    /// Characters, or pieces of words by byte-pair merges (bpe) or a unigram language model. Reads no
+    /// recordings. Training makes the same by itself from tokens.kind and tokens.size; a file is for looking
+    /// at, for several runs with one vocabulary, and for other programs.
+    Tokens(TokensArgs),
     /// List the devices of this build and this machine, and test CTC on each.
     Doctor,
 }
@@ -117,6 +154,25 @@ pub(super) struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = TOKENS_EXAMPLES, after_long_help = TOKENS_EXAMPLES)]
+pub(super) struct TokensArgs {
+    /// The run's TOML file, whose training transcripts are read.
+    pub config: PathBuf,
+    /// What the classes stand for: char, bpe or unigram [default: tokens.kind].
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<TokenKind>,
+    /// Pieces of bpe and unigram [default: tokens.size].
+    #[arg(long, value_name = "N")]
+    pub size: Option<usize>,
+    /// The file to write, whole or not at all [default: KIND-N.json, or char.txt].
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Override a config value, as in training.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = IMPORT_KINDS, after_long_help = IMPORT_KINDS)]
 pub(super) struct ImportArgs {
     /// What to read; its kind is told by its content.
@@ -125,6 +181,27 @@ pub(super) struct ImportArgs {
     /// The manifest to write, whole or not at all.
     #[arg(value_name = "DEST.jsonl")]
     pub destination: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_EXAMPLES, after_long_help = EXPORT_EXAMPLES)]
+pub(super) struct ExportArgs {
+    /// A run directory (its best checkpoint is taken) or a checkpoint directory.
+    #[arg(value_name = "RUN|CHECKPOINT")]
+    pub run: PathBuf,
+    /// The directory to write, whole or not at all; it must not exist yet, or be empty.
+    #[arg(value_name = "DIR")]
+    pub out: PathBuf,
+    /// What to write: hf is a Hugging Face directory.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ExportFormat::Hf)]
+    pub format: ExportFormat,
+}
+
+/// What `asr-train export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExportFormat {
+    /// A Hugging Face directory.
+    Hf,
 }
 
 /// Measure a trained recogniser, and fail a CI job if it is not good enough.

@@ -12,8 +12,8 @@ use crate::data::report::{BucketReport, DataReport, Rules, Severity, Split};
 use crate::data::{Depth, Padding, fix};
 use crate::durable::{create_atomic_with, refuse_unwritable, write_atomic};
 use crate::prepare::{
-    PrepareError, Prepared, SplitSummary, Utterances, assemble, augmenter, frames, look,
-    refuse_hopeless,
+    PrepareError, Prepared, SplitSummary, Utterances, assemble, augmenter, choose_tokens, frames,
+    look, refuse_hopeless,
 };
 use crate::progress::{Display, Screen};
 use crate::schedule::Schedule;
@@ -30,6 +30,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let utterances = Utterances::read(&config)?;
     refuse_hopeless(&config, &utterances.train)?;
     let augmenter = augmenter(&config)?;
+    if let Some(file) = config.tokens.file() {
+        Tokens::load(file)?;
+    }
 
     let measured = config.data.for_evaluation();
     let look = |utterances, data| look(utterances, data, &config, Depth::Measured, &screen);
@@ -38,7 +41,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let test = look(utterances.test, &measured)?;
     let texts = train.survey.kept.iter().map(|kept| kept.text());
     // Without a character there is no vocabulary; assembling says so.
-    let tokens = Tokens::from_transcripts(texts).ok();
+    let tokens = choose_tokens(&config, texts).ok();
+    let saved_tokens = tokens.as_ref().map(Tokens::to_text);
     let fastest = config.data.speeds.iter().copied().fold(1.0, f64::max);
     let mut splits = vec![
         Split { name: "train", findings: &train, fastest },
@@ -62,8 +66,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         .iter()
         .try_for_each(|split| split.findings.survey.refuse_nothing(split.findings.total));
     // What is sound is batched all the same, to show the padding.
+    let saved_tokens = saved_tokens.as_deref();
     let prepared = something_left.map_err(PrepareError::from).and_then(|()| {
-        assemble(&config, None, Padding::Bucket, augmenter, train.survey, dev.survey)
+        assemble(&config, saved_tokens, Padding::Bucket, augmenter, train.survey, dev.survey)
     });
     if let Ok(prepared) = &prepared {
         report.buckets = BucketReport::of(&prepared.train, &prepared.sampler);
@@ -119,9 +124,7 @@ fn batches(config: &RunConfig, prepared: &Prepared) -> Result<Vec<String>, Failu
     let steps = config.total_steps(batches);
     Schedule::new(&config.schedule, config.optim.learning_rate, steps)?;
     let mut lines: Vec<String> = prepared.summaries.iter().map(SplitSummary::line).collect();
-    let symbols: String = prepared.tokens.symbols().iter().collect();
-    let num_symbols = counted(prepared.tokens.symbols().len(), "character");
-    lines.push(wrapped(&format!("tokens {num_symbols}: {symbols:?}"), 7));
+    lines.push(wrapped(&prepared.vocabulary, 7));
     let shapes = prepared.sampler.shapes();
     if let Some((utterances, frames)) = shapes.first() {
         lines.push(format!(

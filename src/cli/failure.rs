@@ -9,9 +9,10 @@ use crate::data::DataError;
 use crate::device::DeviceError;
 use crate::eval::EvalError;
 use crate::eval::report::ReportError;
-use crate::policy::CheckpointError;
+use crate::policy::{CheckpointError, ExportError, SourceError};
 use crate::prepare::PrepareError;
 use crate::schedule::ScheduleError;
+use crate::tokens::TokensError;
 use crate::train::TrainError;
 
 /// Failed while running.
@@ -101,8 +102,15 @@ impl From<PrepareError> for Failure {
         match error {
             PrepareError::Data(error) => error.into(),
             PrepareError::Schedule(error) => error.into(),
+            PrepareError::Source(error) => error.into(),
             other => Self::new(DATA, other),
         }
+    }
+}
+
+impl From<TokensError> for Failure {
+    fn from(error: TokensError) -> Self {
+        Self::new(DATA, error)
     }
 }
 
@@ -119,6 +127,30 @@ impl From<CheckpointError> for Failure {
     }
 }
 
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Checkpoint(error) => error.into(),
+            error => Self::new(USAGE, error),
+        }
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Checkpoint(error) => error.into(),
+            ExportError::Write { ref source, .. } if source.kind() == ErrorKind::StorageFull => {
+                Self::new(RUNNING, error)
+            }
+            error @ (ExportError::Unfit { .. }
+            | ExportError::Vocabulary { .. }
+            | ExportError::Write { .. }) => Self::new(USAGE, error),
+            error => Self::new(RUNNING, error),
+        }
+    }
+}
+
 impl From<TrainError> for Failure {
     fn from(error: TrainError) -> Self {
         match error {
@@ -129,6 +161,7 @@ impl From<TrainError> for Failure {
             TrainError::Targets(error) => error.into(),
             TrainError::Data(error) => error.into(),
             TrainError::Checkpoint(error) => error.into(),
+            TrainError::Source(error) => error.into(),
             // A full disk is no mistake of the command line.
             TrainError::Output { ref source, .. } if source.kind() == ErrorKind::StorageFull => {
                 Self::new(RUNNING, error)

@@ -6,8 +6,10 @@ mod args;
 mod check;
 mod doctor;
 mod eval;
+mod export;
 mod failure;
 mod import;
+mod tokens;
 mod train;
 
 use std::ffi::OsString;
@@ -59,6 +61,8 @@ pub fn run_train(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(TrainCommand::Doctor) => doctor::run(),
         Some(TrainCommand::Check(check)) => check::run(&check),
         Some(TrainCommand::Import(args)) => import::run(&args),
+        Some(TrainCommand::Export(args)) => export::run(&args),
+        Some(TrainCommand::Tokens(args)) => tokens::run(&args),
         None => train::run(&args.run).map_err(|failure| match meant {
             Some(meant) => failure.with(&meant),
             None => failure,

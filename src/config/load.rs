@@ -16,7 +16,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 pub use error::{ConfigError, Place};
 use explain::{in_file, one_line, refuse_lists_as_tables};
@@ -27,6 +27,8 @@ use overrides::Assignment;
 pub struct Loaded<T> {
     /// The config: defaults, then the file, then `--set` in the order typed.
     pub value: T,
+    /// Dotted keys that the file or `--set` gave; the others have their defaults.
+    pub given: BTreeSet<String>,
     /// Dotted keys that `--set` gave; a path under one of them is relative to the working
     /// directory, not the file.
     pub overridden: BTreeSet<String>,
@@ -72,8 +74,9 @@ where
     refuse_lists_as_tables(path, text, root.get_ref(), &defaults)?;
     let mut value: T = toml::from_str(text)
         .map_err(|error| in_file(path, text, root.get_ref(), &defaults, &error))?;
+    let mut given: BTreeSet<String> = keys("", root.get_ref()).into_iter().collect();
     if overrides.is_empty() {
-        return Ok(Loaded { value, overridden: BTreeSet::new() });
+        return Ok(Loaded { value, given, overridden: BTreeSet::new() });
     }
     // The value is legal TOML already; this second reading only forgets the spans.
     let mut table: Table = toml::from_str(text)
@@ -87,7 +90,8 @@ where
             T::deserialize(table.clone()).map_err(|error| assignment.refusal(&defaults, &error))?;
         overridden.extend(assignment.keys());
     }
-    Ok(Loaded { value, overridden })
+    given.extend(overridden.iter().cloned());
+    Ok(Loaded { value, given, overridden })
 }
 
 /// The config as TOML, for the run directory. Absent options are left out; reading it back gives an
@@ -98,6 +102,18 @@ where
 pub fn to_toml_string<T: Serialize>(value: &T) -> Result<String, ConfigError> {
     toml::to_string(value)
         .map_err(|error| ConfigError::Write { message: one_line(&error.to_string()) })
+}
+
+/// The dotted keys of the values in a table.
+fn keys(prefix: &str, table: &DeTable<'_>) -> Vec<String> {
+    let keys = table.iter().flat_map(|(key, value)| {
+        let dotted = explain::join(prefix, key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) => keys(&dotted, inner),
+            _ => vec![dotted],
+        }
+    });
+    keys.collect()
 }
 
 fn default_table<T: Serialize + Default>() -> Result<Table, ConfigError> {
@@ -202,7 +218,11 @@ mod tests {
             model: Model { attention: Attention { heads: 4, dropout: 0.0 }, ..Model::default() },
             ..Run::default()
         };
-        assert_eq!(loaded, Loaded { value: want, overridden: BTreeSet::new() });
+        let given = ["model.attention.heads", "optim.learning_rate", "seed"].map(str::to_owned);
+        assert_eq!(
+            loaded,
+            Loaded { value: want, given: given.into(), overridden: BTreeSet::new() }
+        );
         assert_eq!(run("", &[]).unwrap().value, Run::default());
     }
 

@@ -3,6 +3,7 @@
 //! Every section is the config of the component that uses it, defined beside that component;
 //! this module only gathers them, makes paths absolute and checks what spans two sections.
 
+mod adopt;
 pub mod load;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::features::{FeatureError, LogMelConfig};
 use crate::model::{ModelConfig, ModelConfigError};
 use crate::optim::{OptimConfig, OptimConfigError};
 use crate::schedule::{Schedule, ScheduleConfig, ScheduleError};
+use crate::tokens::{TokensConfig, TokensError};
 use crate::wording::without_detours;
 
 pub use load::ConfigError;
@@ -25,10 +27,16 @@ pub use load::ConfigError;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
+    /// Where the weights start: a Hugging Face directory of Parakeet, a run or checkpoint of this program,
+    /// or a safetensors file; relative to this file. Sizes and features come from there unless they are
+    /// given. Empty: random weights.
+    pub init_from: PathBuf,
     /// The run's length, seed and rhythm.
     pub train: TrainConfig,
     /// Recordings, transcripts and batches.
     pub data: DataConfig,
+    /// The vocabulary.
+    pub tokens: TokensConfig,
     /// Log-mel features.
     pub features: LogMelConfig,
     /// Room responses, noise and gain on training samples.
@@ -105,6 +113,9 @@ pub enum InvalidConfig {
     /// A count of the loop that must be positive.
     #[error("train.{0} must be at least 1, not 0")]
     Zero(&'static str),
+    /// The vocabulary's settings.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// The augmentation's settings.
     #[error(transparent)]
     Augment(#[from] AugmentError),
@@ -122,7 +133,7 @@ pub enum InvalidConfig {
 }
 
 impl RunConfig {
-    /// Reads `path`, applies `--set` overrides, and makes manifest paths absolute: relative to
+    /// Reads `path`, applies `--set` overrides, and makes the paths of files absolute: relative to
     /// the config file, or to the working directory where `--set` gave them.
     ///
     /// # Errors
@@ -140,7 +151,23 @@ impl RunConfig {
                 *manifest = absolute(&base.join(&*manifest));
             }
         }
+        if let Some(file) = config.tokens.file() {
+            let is_set = loaded.overridden.contains("tokens.file");
+            let base = if is_set { Path::new("") } else { &beside_config };
+            config.tokens.file = absolute(&base.join(file));
+        }
+        if let Some(path) = config.init_from() {
+            let is_typed = loaded.overridden.contains("init_from");
+            let base = if is_typed { Path::new("") } else { &beside_config };
+            config.init_from = absolute(&base.join(path));
+            adopt::adopt(&mut config, &loaded.given)?;
+        }
         Ok(config)
+    }
+
+    /// Where the weights start, if not at random.
+    pub fn init_from(&self) -> Option<&Path> {
+        (!self.init_from.as_os_str().is_empty()).then_some(&self.init_from)
     }
 
     /// Refuses what cannot train.
@@ -153,6 +180,7 @@ impl RunConfig {
         self.ctc.validate()?;
         self.optim.validate()?;
         self.features.validate()?;
+        self.tokens.validate()?;
         self.data.validate()?;
         self.augment.validate()?;
         self.spec_augment.validate()?;
@@ -243,8 +271,12 @@ mod tests {
 
     #[test]
     fn manifests_are_relative_to_the_config_and_set_ones_to_the_working_directory() {
-        let text = "[data]\ntrain = [\"../data/a.jsonl\"]\ndev = [\"b.jsonl\"]\n";
+        let text = "[data]\ntrain = [\"../data/a.jsonl\"]\ndev = [\"b.jsonl\"]\n[tokens]\nfile = \"t.json\"\n";
         let config = load(text, &["data.dev=c.jsonl"]).unwrap();
+        assert!(config.tokens.file.is_absolute() && config.tokens.file.ends_with("configs/t.json"));
+        assert_eq!(load("", &[]).unwrap().tokens.file(), None);
+        let set = load(text, &["tokens.file=u.json"]).unwrap().tokens.file;
+        assert_eq!(set, std::env::current_dir().unwrap().join("u.json"));
         let train = &config.data.train[0];
         assert!(train.is_absolute() && train.ends_with("data/a.jsonl"), "{train:?}");
         assert!(!train.to_string_lossy().contains(".."), "{train:?}");

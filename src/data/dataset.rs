@@ -11,7 +11,7 @@ use super::{DataConfig, DataError, DropReason, Dropped, Survey, Surveyed};
 use crate::audio::{perturbed_len, speed_perturb};
 use crate::corpus::Span;
 use crate::features::{LogMel, LogMelConfig};
-use crate::tokens::{Tokens, UnknownCharacters};
+use crate::tokens::{Coverage, Tokens, UnknownCharacters};
 
 /// Utterances with their vocabulary, and what turns them into features.
 pub struct Dataset {
@@ -21,8 +21,7 @@ pub struct Dataset {
     tokens: Tokens,
     config: DataConfig,
     log_mel: LogMel,
-    unknown: UnknownCharacters,
-    unknown_utterances: usize,
+    coverage: Coverage,
     first_unknown: String,
 }
 
@@ -44,19 +43,14 @@ impl Dataset {
             tokens: tokens.clone(),
             config: config.clone(),
             log_mel: LogMel::new(features)?,
-            unknown: UnknownCharacters::default(),
-            unknown_utterances: 0,
+            coverage: Coverage::default(),
             first_unknown: String::new(),
         };
         for surveyed in &dataset.items {
-            let (_, unknown) = tokens.encode_known(surveyed.text());
-            if !unknown.is_empty() {
-                if dataset.unknown_utterances == 0 {
-                    dataset.first_unknown =
-                        format!("{}: {:?}", surveyed.utterance.place(), surveyed.utterance.id());
-                }
-                dataset.unknown_utterances += 1;
-                dataset.unknown.merge(&unknown);
+            let unknown = dataset.coverage.add(tokens, surveyed.text());
+            if !unknown.is_empty() && dataset.first_unknown.is_empty() {
+                dataset.first_unknown =
+                    format!("{}: {:?}", surveyed.utterance.place(), surveyed.utterance.id());
             }
         }
         Ok(dataset)
@@ -106,7 +100,12 @@ impl Dataset {
 
     /// Characters that the tokens lack, over all transcripts, and the number of utterances with some.
     pub fn unknown_characters(&self) -> (&UnknownCharacters, usize) {
-        (&self.unknown, self.unknown_utterances)
+        (&self.coverage.unknown, self.coverage.with_unknown)
+    }
+
+    /// How the tokens fit the transcripts.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
     }
 
     /// Refuses transcripts that the tokens cannot spell.
@@ -114,12 +113,12 @@ impl Dataset {
     /// # Errors
     /// [`DataError::UnknownCharacters`] with counts and the first place.
     pub fn require_known_characters(&self) -> Result<(), DataError> {
-        if self.unknown.is_empty() {
+        if self.coverage.unknown.is_empty() {
             return Ok(());
         }
         Err(DataError::UnknownCharacters {
-            utterances: self.unknown_utterances,
-            unknown: self.unknown.clone(),
+            utterances: self.coverage.with_unknown,
+            unknown: self.coverage.unknown.clone(),
             first: self.first_unknown.clone(),
         })
     }

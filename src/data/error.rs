@@ -155,7 +155,7 @@ pub enum DataError {
     Features(#[from] FeatureError),
     /// Transcripts hold characters the model cannot spell.
     #[error(
-        "{} with {unknown}; correct the transcripts, or set data.normalizer = \"basic\"; first: {first}", counted(*utterances, "transcript")
+        "{} with {unknown}; correct the transcripts, set data.normalizer = \"basic\", or use other tokens (tokens.kind, tokens.file); first: {first}", counted(*utterances, "transcript")
     )]
     UnknownCharacters {
         /// How many utterances.

@@ -27,7 +27,7 @@ impl Attention {
     pub fn new(config: &ModelConfig, device: &Device) -> Self {
         let d = config.hidden_size;
         let head_shape = [config.num_heads, d / config.num_heads];
-        let linear = LinearConfig::new(d, d);
+        let linear = LinearConfig::new(d, d).with_bias(config.linear_bias);
         Self {
             q_proj: linear.init(device),
             k_proj: linear.init(device),

@@ -15,7 +15,7 @@ use super::pass::{BatchStatistics, Pass};
 pub(super) struct ConvolutionModule {
     pointwise_conv1: Linear,
     depthwise_taps: Param<Tensor<3>>,
-    depthwise_bias: Param<Tensor<1>>,
+    depthwise_bias: Option<Param<Tensor<1>>>,
     norm: MaskedBatchNorm,
     pointwise_conv2: Linear,
 }
@@ -24,12 +24,14 @@ impl ConvolutionModule {
     pub fn new(config: &ModelConfig, device: &Device) -> Self {
         let d = config.hidden_size;
         let uniform = fan_in_uniform(config.conv_kernel);
+        let pointwise =
+            |outputs| LinearConfig::new(d, outputs).with_bias(config.conv_bias).init(device);
         Self {
-            pointwise_conv1: LinearConfig::new(d, 2 * d).init(device),
+            pointwise_conv1: pointwise(2 * d),
             depthwise_taps: uniform.init([config.conv_kernel, 1, d], device),
-            depthwise_bias: uniform.init([d], device),
+            depthwise_bias: config.conv_bias.then(|| uniform.init([d], device)),
             norm: MaskedBatchNorm::new(d, device),
-            pointwise_conv2: LinearConfig::new(d, d).init(device),
+            pointwise_conv2: pointwise(d),
         }
     }
 
@@ -41,13 +43,15 @@ impl ConvolutionModule {
         let gated = self.pointwise_conv1.forward(hidden);
         let [value, gate] = [0, 1].map(|half| gated.clone().narrow(2, half * d, d));
         let valid = value * sigmoid(gate) * mask.frames.clone();
-        let mixed = depthwise_conv(
+        let mut mixed = depthwise_conv(
             valid.reshape([b, t, 1, d]),
             self.depthwise_taps.val(),
             Geometry::along_time(kernel),
         )
-        .reshape([b, t, d])
-            + self.depthwise_bias.val().unsqueeze::<3>();
+        .reshape([b, t, d]);
+        if let Some(bias) = &self.depthwise_bias {
+            mixed = mixed + bias.val().unsqueeze::<3>();
+        }
         self.pointwise_conv2.forward(silu_dropout(self.norm.forward(mixed, mask, pass), Drop::NONE))
     }
 

@@ -21,8 +21,8 @@ impl FeedForward {
         let (outer, inner) =
             (config.hidden_size, config.hidden_size * config.feed_forward_expansion);
         Self {
-            linear1: LinearConfig::new(outer, inner).init(device),
-            linear2: LinearConfig::new(inner, outer).init(device),
+            linear1: LinearConfig::new(outer, inner).with_bias(config.linear_bias).init(device),
+            linear2: LinearConfig::new(inner, outer).with_bias(config.linear_bias).init(device),
             dropout: config.dropout,
         }
     }

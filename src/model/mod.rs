@@ -54,6 +54,10 @@ pub struct ModelConfig {
     pub attention_dropout: f64,
     /// Multiply the subsampled input by `sqrt(hidden_size)`, as Parakeet does.
     pub scale_input: bool,
+    /// Biases in the linear layers of feed-forward and attention.
+    pub linear_bias: bool,
+    /// Biases in the convolutions of the blocks.
+    pub conv_bias: bool,
 }
 
 impl Default for ModelConfig {
@@ -69,6 +73,8 @@ impl Default for ModelConfig {
             dropout: 0.1,
             attention_dropout: 0.1,
             scale_input: true,
+            linear_bias: true,
+            conv_bias: true,
         }
     }
 }
@@ -154,6 +160,11 @@ impl ModelConfig {
     /// Output frames for `num_frames` feature frames, by the convolutions' own arithmetic.
     pub fn output_len(&self, num_frames: usize) -> usize {
         subsampling::output_len(self.subsampling_factor, num_frames)
+    }
+
+    /// Mel bands that are left for the projection, of `num_mels`.
+    pub fn output_bands(&self, num_mels: usize) -> usize {
+        subsampling::output_bands(self.subsampling_factor, num_mels)
     }
 
     /// A freshly initialised network for `num_mels` features and `num_classes` outputs (the
@@ -267,6 +278,32 @@ mod tests {
                 wide.narrow(1, 0, valid).to_data().assert_approx_eq(&want, tolerance);
                 let beside = beside.narrow(0, 1, 1).narrow(1, 0, valid);
                 beside.to_data().assert_approx_eq(&want, tolerance);
+            }
+        }
+    }
+
+    #[test]
+    fn in_training_padding_changes_neither_logits_nor_batch_statistics() {
+        let plain = ModelConfig { dropout: 0.0, attention_dropout: 0.0, ..config(4) };
+        let model = plain.init(20, 7, &Device::flex().autodiff());
+        let both = Tensor::cat(vec![features(50), padded(&features(31), 19)], 0);
+        let train = |padding: usize| {
+            let wide = Tensor::zeros([2, padding, 20], &Device::flex());
+            let x = Tensor::cat(vec![both.clone(), wide], 1);
+            let mut pass = Pass::training(1);
+            let (logits, lens) = model.forward(Tensor::from_inner(x), &[50, 31], &mut pass);
+            let rows = (0..2)
+                .map(|row| logits.clone().narrow(0, row, 1).narrow(1, 0, lens[row]).to_data());
+            let statistics = pass.statistics.iter();
+            let statistics = statistics.flat_map(|seen| [&seen.mean, &seen.variance]);
+            rows.chain(statistics.map(|x| x.to_data())).collect::<Vec<_>>()
+        };
+        let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-4);
+        let want = train(0);
+        assert_eq!(want.len(), 2 + 2 * plain.num_layers);
+        for padding in [1, 8, 77] {
+            for (got, want) in train(padding).iter().zip(&want) {
+                got.assert_approx_eq(want, tolerance);
             }
         }
     }

@@ -21,6 +21,12 @@ pub(super) fn output_len(factor: usize, num_frames: usize) -> usize {
     (0..factor.ilog2()).fold(num_frames, |len, _| geometry.output_len(0, len))
 }
 
+/// Bands that `factor`-fold subsampling leaves, by the same geometry.
+pub(super) fn output_bands(factor: usize, num_mels: usize) -> usize {
+    let geometry = Geometry::halving(KERNEL);
+    (0..factor.ilog2()).fold(num_mels, |len, _| geometry.output_len(1, len))
+}
+
 #[derive(Module, Debug)]
 pub(super) struct Subsampling {
     first: Linear,
@@ -41,8 +47,7 @@ impl Subsampling {
     pub fn new(config: &ModelConfig, num_mels: usize, device: &Device) -> Self {
         let channels = config.subsampling_channels;
         let num_halvings = config.subsampling_factor.ilog2();
-        let geometry = Geometry::halving(KERNEL);
-        let bands = (0..num_halvings).fold(num_mels, |len, _| geometry.output_len(1, len));
+        let bands = output_bands(config.subsampling_factor, num_mels);
         let uniform = fan_in_uniform(KERNEL * KERNEL);
         let halving = || Halving {
             taps: uniform.init([KERNEL, KERNEL, channels], device),

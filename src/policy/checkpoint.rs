@@ -64,6 +64,15 @@ pub struct Checkpoint {
     pub config: String,
 }
 
+/// The texts of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Texts {
+    /// The vocabulary, as text.
+    pub tokens: String,
+    /// The resolved config, as TOML.
+    pub config: String,
+}
+
 /// A checkpoint that cannot be written, or not be trusted.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
@@ -160,6 +169,17 @@ impl Checkpoint {
         write_synced(&partial.join(MANIFEST), &json)
     }
 
+    /// Reads and verifies the texts of the directory `path`: the tokens and the config.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError`] naming the file that is missing, short or altered.
+    pub fn read_texts(path: &Path) -> Result<Texts, CheckpointError> {
+        let manifest = Manifest::read(path)?;
+        let text = |file| manifest.verified_text(path, file);
+        Ok(Texts { tokens: text(TOKENS)?, config: text(CONFIG)? })
+    }
+
     /// Reads and verifies the directory `path`.
     ///
     /// # Errors
@@ -167,11 +187,7 @@ impl Checkpoint {
     /// [`CheckpointError`] naming the file that is missing, short or altered.
     pub fn read(path: &Path) -> Result<Self, CheckpointError> {
         let manifest = Manifest::read(path)?;
-        let text = |file: &str| -> Result<String, CheckpointError> {
-            String::from_utf8(manifest.verified(path, file)?).map_err(|error| {
-                CheckpointError::Damaged { path: path.join(file), reason: error.to_string() }
-            })
-        };
+        let text = |file| manifest.verified_text(path, file);
         Ok(Self {
             model: manifest.verified(path, MODEL)?,
             optimizer: manifest.verified(path, OPTIMIZER)?,
@@ -207,6 +223,13 @@ impl Manifest {
             return Err(CheckpointError::Format { path: file, found: manifest.format });
         }
         Ok(manifest)
+    }
+
+    fn verified_text(&self, path: &Path, file: &str) -> Result<String, CheckpointError> {
+        String::from_utf8(self.verified(path, file)?).map_err(|error| CheckpointError::Damaged {
+            path: path.join(file),
+            reason: error.to_string(),
+        })
     }
 
     fn verified(&self, path: &Path, file: &str) -> Result<Vec<u8>, CheckpointError> {

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::config::{ConfigError, InvalidConfig};
 use crate::ctc::TargetsError;
 use crate::data::{DataError, LengthsError};
-use crate::policy::CheckpointError;
+use crate::policy::{CheckpointError, SourceError};
 use crate::prepare::PrepareError;
 use crate::progress::MetricsError;
 use crate::schedule::ScheduleError;
@@ -40,6 +40,9 @@ pub enum TrainError {
     /// A checkpoint cannot be written or trusted.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The weights to start from do not fit.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The metrics cannot be written.
     #[error(transparent)]
     Metrics(#[from] MetricsError),

@@ -77,6 +77,7 @@ pub fn train(
     for summary in &prepared.summaries {
         screen.print(&summary.lines());
     }
+    screen.print(&prepared.vocabulary);
     let targets = prepared.look_at_targets(config, &options.device, &options.device_name)?;
     screen.print(&targets);
     let steps_per_epoch = prepared.sampler.batches_per_epoch();

@@ -39,6 +39,8 @@ impl FromStr for Resume {
 /// Keys that may differ between a run and its resumption: they say where, how fast and for how
 /// long, not what is learnt.
 const FREE_KEYS: &[&str] = &[
+    // A run that goes on starts from its own checkpoint.
+    "init_from",
     "train.out",
     "train.epochs",
     "train.max_steps",
@@ -153,13 +155,12 @@ pub(super) fn describe(
     tokens: &Tokens,
     lengths: &Lengths,
 ) -> Result<(), TrainError> {
-    let files = [
-        ("config.toml", config.to_toml()?.into_bytes()),
-        ("tokens.txt", tokens.to_text().into_bytes()),
-    ];
-    for (name, bytes) in files {
+    let (config, text) = (config.to_toml()?, tokens.to_text());
+    let ours = [("config.toml", config.as_bytes()), ("tokens.txt", text.as_bytes())];
+    // What other programs read of the vocabulary, under the name that they look for.
+    for (name, bytes) in ours.into_iter().chain(tokens.foreign_file()) {
         let path = out.join(name);
-        write_atomic(&path, &bytes).map_err(|source| TrainError::Output { path, source })?;
+        write_atomic(&path, bytes).map_err(|source| TrainError::Output { path, source })?;
     }
     let path = out.join(LENGTHS);
     write_atomic_with(&path, |file| lengths.write(file))

@@ -14,8 +14,8 @@ use crate::data::Cursor;
 use crate::model::{AcousticModel, Pass};
 use crate::optim::with_stable_ids;
 use crate::policy::{
-    Checkpoint, CheckpointError, Link, Manifest, Progress, load_weights, resolve, retain, save,
-    weights_to_bytes,
+    Checkpoint, CheckpointError, Link, Manifest, Progress, Source, Started, load_weights, resolve,
+    retain, save, weights_to_bytes,
 };
 use crate::prepare::Prepared;
 use crate::progress::{MetricsRecord, StepReport, ValidationReport};
@@ -35,6 +35,8 @@ pub(super) struct Session {
     config: RunConfig,
     infeasible: usize,
     device_name: String,
+    /// What the weights started from, if not at random.
+    started: Option<Started>,
 }
 
 /// A validation, for the screen and for the metrics.
@@ -114,6 +116,7 @@ impl Session {
             config: config.clone(),
             infeasible: prepared.infeasible,
             device_name: options.device_name.clone(),
+            started: None,
         };
         if let Some(checkpoint) = resumed {
             session.model = with_stable_ids(load_weights(session.model, checkpoint.model)?);
@@ -122,6 +125,10 @@ impl Session {
                 TrainError::Optimizer { path: options.out.clone(), reason: error.to_string() }
             })?;
             session.progress = checkpoint.progress;
+        } else if let Some(path) = config.init_from() {
+            let (model, started) = Source::open(path)?.start(session.model, &session.tokens)?;
+            session.model = with_stable_ids(model);
+            session.started = Some(started);
         }
         Ok(session)
     }
@@ -232,10 +239,11 @@ impl Session {
             0 => String::new(),
             step => format!(", resumed at step {step}"),
         };
+        let source = self.started.as_ref().map_or(String::new(), |from| format!("{from}\n"));
         format!(
-            "{:.2} M parameters, {} tokens, on {}; {batches_per_epoch} batches an epoch, {total_steps} steps{start}",
+            "{source}{:.2} M parameters, {} tokens, on {}; {batches_per_epoch} batches an epoch, {total_steps} steps{start}",
             parameters as f64 / 1e6,
-            self.tokens.symbols().len(),
+            self.tokens.num_symbols(),
             self.device_name,
         )
     }

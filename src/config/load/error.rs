@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::policy::SourceError;
+
 /// A place in a config file, printed as `path:line:column`. Both count from 1, the column in
 /// characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +112,23 @@ pub enum ConfigError {
         key: String,
         /// What was expected and what was found.
         message: String,
+    },
+    /// What the weights say of themselves cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The config and the weights that it starts from are of different models.
+    #[error(
+        "`{key}` = {given}, but the weights in init_from = {} have {theirs}; leave the key out, and it comes from there", path.display()
+    )]
+    SourceConflict {
+        /// The dotted key.
+        key: String,
+        /// Its value in the config.
+        given: String,
+        /// Its value in the weights' own config.
+        theirs: String,
+        /// Where the weights are.
+        path: PathBuf,
     },
     /// The config cannot be written as TOML: it is not a table, or holds what TOML has no words
     /// for.

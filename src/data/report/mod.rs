@@ -56,7 +56,7 @@ pub struct DataReport {
     pub splits: Vec<SplitReport>,
     /// The worst first.
     pub findings: Vec<Finding>,
-    /// The vocabulary.
+    /// The vocabulary: its characters, or number and kind of its pieces.
     pub tokens: String,
     /// How the training set is batched; empty where it cannot be.
     pub buckets: Vec<BucketReport>,
@@ -67,10 +67,7 @@ impl DataReport {
     pub fn new(config: String, splits: &[Split], rules: &Rules) -> DataReport {
         let mut report = DataReport {
             config,
-            tokens: rules
-                .tokens
-                .map(|tokens| tokens.symbols().iter().collect())
-                .unwrap_or_default(),
+            tokens: rules.tokens.map(Tokens::to_string).unwrap_or_default(),
             ..DataReport::default()
         };
         for split in splits {

@@ -8,7 +8,7 @@ use super::{EXAMPLES, Example, Finding, Rules, Severity, Split, Tally};
 use crate::audio::perturbed_len;
 use crate::data::survey::mismatches_sentence;
 use crate::data::{DropReason, Fault, Problem, Surveyed};
-use crate::tokens::UnknownCharacters;
+use crate::tokens::Coverage;
 use crate::wording::{counted, plural};
 
 /// A column of the report.
@@ -52,7 +52,7 @@ pub(super) fn look(split: &Split, rules: &Rules) -> (SplitReport, Vec<Finding>) 
     findings.extend(dropped(split));
     let (misfits, infeasible) = infeasible(split, rules);
     findings.extend(infeasible);
-    findings.extend(unknown(split, rules));
+    findings.extend(spelling(split, rules));
     findings.extend(doubtful(split));
     let kept = split.findings.survey.kept.iter();
     // Nothing that can be measured on is left out of an error rate.
@@ -200,22 +200,40 @@ fn infeasible(split: &Split, rules: &Rules) -> (Vec<bool>, Option<Finding>) {
     (misfits, tally.finding(severity, split.name, "infeasible", text))
 }
 
-fn unknown(split: &Split, rules: &Rules) -> Option<Finding> {
-    let tokens = rules.tokens?;
-    let mut counts = UnknownCharacters::default();
-    let mut tally = Tally::default();
+/// What the vocabulary cannot spell, and what it spells otherwise than it is written.
+fn spelling(split: &Split, rules: &Rules) -> Vec<Finding> {
+    let Some(tokens) = rules.tokens else { return Vec::new() };
+    let mut coverage = Coverage::default();
+    let (mut unknown, mut altered) = (Tally::default(), Tally::default());
     for kept in &split.findings.survey.kept {
-        let (_, unknown) = tokens.encode_known(kept.text());
-        if !unknown.is_empty() {
-            let characters = || unknown.counts.keys().collect::<String>();
-            tally.add(|| Example::of(kept, format!("{:?}", characters())));
-            counts.merge(&unknown);
+        let already = coverage.altered;
+        let found = coverage.add(tokens, kept.text());
+        if !found.is_empty() {
+            let characters = || found.counts.keys().collect::<String>();
+            unknown.add(|| Example::of(kept, format!("{:?}", characters())));
+        }
+        if coverage.altered > already {
+            altered.add(|| Example::of(kept, format!("{:?}", kept.text())));
         }
     }
-    tally.finding(Severity::Warning, split.name, "unknown_characters", |count| {
+    // Where the vocabulary is a file's, training transcripts may lack characters as well.
+    let (severity, then) = if split.is_train() {
+        (Severity::Error, "correct them, or use other tokens (tokens.kind, tokens.file)")
+    } else {
+        (Severity::Warning, "never recognised, counted as errors")
+    };
+    let unknown = unknown.finding(severity, split.name, "unknown_characters", |count| {
         let what = plural(count, "transcript holds", "transcripts hold");
-        format!("{what} {counts}: never recognised, counted as errors")
-    })
+        format!("{what} {}: {then}", coverage.unknown)
+    });
+    let altered = split.finding(
+        Severity::Warning,
+        "altered_text",
+        altered,
+        "transcript is changed by the tokenizer's own normalisation, and scored as written",
+        "transcripts are changed by the tokenizer's own normalisation, and scored as written",
+    );
+    unknown.into_iter().chain(altered).collect()
 }
 
 /// What can be used and is most likely not meant.
