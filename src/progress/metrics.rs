@@ -183,7 +183,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.jsonl");
         MetricsLog::open(&path).unwrap().write(&record(7)).unwrap();
-        let want = "{\"step\":7,\"epoch\":0,\"split\":\"train\",\"loss\":1.5,\"lr\":null,\"grad_norm\":null,\"wer\":null,\
+        let want = "{\"step\":7,\"epoch\":0,\"split\":\"train\",\"loss\":1.5,\"consistency\":null,\"lr\":null,\"grad_norm\":null,\"wer\":null,\
                     \"cer\":null,\"blank_rate\":null,\"infeasible\":0,\"skipped_nonfinite\":0,\"audio_s_per_s\":null,\
                     \"wall_s\":2.25}\n";
         assert_eq!(fs::read_to_string(&path).unwrap(), want);
