@@ -33,8 +33,10 @@ fn ctc_through_fusion_and_autodiff_agrees_with_the_f64_reference() {
 fn the_device_says_which_targets_it_sweeps_at_once_and_refuses_others_if_told_to() {
     let buckets = [(100, 10, "short"), (20_000, 5_000, "long"), (200_000, 50_000, "longer")]
         .map(|(num_frames, labels, id)| BucketTargets { num_frames, targets: vec![(labels, id)] });
-    let look =
-        |long_targets| look_at_targets(&adapter(), "wgpu:0", &buckets, &CtcConfig { long_targets });
+    let look = |long_targets| {
+        let config = CtcConfig { long_targets, ..CtcConfig::default() };
+        look_at_targets(&adapter(), "wgpu:0", &buckets, &config)
+    };
     let text = look(LongTargets::Global).expect("long targets are allowed");
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].contains("of shared memory") && lines[0].contains("50000 (longer)"), "{text}");

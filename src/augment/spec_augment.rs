@@ -10,7 +10,6 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::AugmentError;
-use crate::features::Features;
 
 /// What masked features are set to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,16 +54,15 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// Sets what is masked of the utterance that they were drawn for.
-    pub fn apply(&self, features: &mut Features, fill: f32) {
-        let num_mels = features.num_mels;
+    /// Sets what is masked of `features` `[T, num_mels]`, those of the utterance that they were drawn for.
+    pub fn apply(&self, features: &mut [f32], num_mels: usize, fill: f32) {
         for bands in &self.bands {
-            for frame in features.data.chunks_exact_mut(num_mels) {
+            for frame in features.chunks_exact_mut(num_mels) {
                 frame[bands.clone()].fill(fill);
             }
         }
         for frames in &self.frames {
-            features.data[frames.start * num_mels..frames.end * num_mels].fill(fill);
+            features[frames.start * num_mels..frames.end * num_mels].fill(fill);
         }
     }
 }
@@ -152,15 +150,15 @@ impl SpecAugmentConfig {
         masks
     }
 
-    /// Masks `features` in place with what [`SpecAugmentConfig::draw`] draws.
-    pub fn apply(&self, features: &mut Features, rng: &mut impl Rng) {
-        let (num_frames, num_mels) = (features.num_frames, features.num_mels);
+    /// Masks `features` `[T, num_mels]` in place with what [`SpecAugmentConfig::draw`] draws.
+    pub fn apply(&self, features: &mut [f32], num_mels: usize, rng: &mut impl Rng) {
+        let num_frames = features.len() / num_mels;
         let masks = self.draw(num_frames, num_mels, rng);
         let fill = match self.fill {
-            MaskFill::Mean if num_frames > 0 => mean(&features.data),
+            MaskFill::Mean if num_frames > 0 => mean(features),
             MaskFill::Mean | MaskFill::Zero => 0.0,
         };
-        masks.apply(features, fill);
+        masks.apply(features, num_mels, fill);
     }
 }
 
@@ -172,6 +170,7 @@ fn mean(data: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::Features;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
@@ -181,7 +180,7 @@ mod tests {
 
     fn masked(config: &SpecAugmentConfig, num_frames: usize, seed: u64) -> Features {
         let mut features = ones(num_frames, 80);
-        config.apply(&mut features, &mut ChaCha8Rng::seed_from_u64(seed));
+        config.apply(&mut features.data, 80, &mut ChaCha8Rng::seed_from_u64(seed));
         features
     }
 
@@ -264,7 +263,7 @@ mod tests {
         for (i, x) in ramp.data.iter_mut().enumerate() {
             *x = -10.0 + (i / 80) as f32;
         }
-        config.apply(&mut ramp, &mut ChaCha8Rng::seed_from_u64(3));
+        config.apply(&mut ramp.data, 80, &mut ChaCha8Rng::seed_from_u64(3));
         assert!(ramp.data.contains(&239.5), "the mean of -10 to 489");
     }
 
@@ -279,7 +278,7 @@ mod tests {
         };
         for (frames, mels) in [(0, 80), (1, 1), (1, 80), (3, 2)] {
             let mut features = ones(frames, mels);
-            config.apply(&mut features, &mut ChaCha8Rng::seed_from_u64(1));
+            config.apply(&mut features.data, mels, &mut ChaCha8Rng::seed_from_u64(1));
             assert_eq!(features.data.len(), frames * mels);
         }
         assert_eq!(masked(&SpecAugmentConfig::off(), 50, 1), ones(50, 80));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::augment::{AugmentConfig, AugmentError, SpecAugmentConfig};
-use crate::ctc::CtcConfig;
+use crate::ctc::{CtcConfig, CtcConfigError};
 use crate::data::{DataConfig, DataError, FeaturesOn};
 use crate::extract;
 use crate::features::{FeatureError, LogMelConfig};
@@ -99,6 +99,9 @@ pub enum InvalidConfig {
     /// The model's sizes.
     #[error(transparent)]
     Model(#[from] ModelConfigError),
+    /// The loss's settings.
+    #[error(transparent)]
+    Ctc(#[from] CtcConfigError),
     /// The optimiser's settings.
     #[error(transparent)]
     Optim(#[from] OptimConfigError),
@@ -175,6 +178,7 @@ impl RunConfig {
     /// [`InvalidConfig`], naming key and value.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         self.model.validate()?;
+        self.ctc.validate()?;
         self.optim.validate()?;
         self.features.validate()?;
         self.tokens.validate()?;

@@ -4,7 +4,8 @@
 //! which thread prepared it. An utterance that cannot be read any more has no row, and is handed on with
 //! its reason.
 //!
-//! B utterances, T frames (padded), F mel bands.
+//! B rows, T frames (padded), F mel bands. A row is an utterance, or one of its views: those lie side by
+//! side and differ in their masks alone.
 
 use std::borrow::Cow;
 
@@ -25,13 +26,13 @@ pub struct Batch {
     pub num_frames: usize,
     /// F.
     pub num_mels: usize,
-    /// Frames of each utterance, each at most T.
+    /// Frames of each row, each at most T.
     pub frame_lens: Vec<usize>,
-    /// Labels of each utterance.
+    /// Labels of each row.
     pub labels: Vec<Vec<u32>>,
-    /// Indices into the dataset.
+    /// Indices into the dataset, of each row.
     pub utterances: Vec<usize>,
-    /// Seconds of audio, as played.
+    /// Seconds of audio, as played; views count once.
     pub audio_s: f64,
     /// B * T in seconds.
     pub padded_s: f64,
@@ -53,9 +54,9 @@ pub struct BatchWaveforms {
     pub samples: Vec<f32>,
     /// Samples of a row, a function of T alone.
     pub num_samples: usize,
-    /// Samples of each utterance.
+    /// Samples of each row.
     pub sample_lens: Vec<usize>,
-    /// The masks of each utterance; none outside training.
+    /// The masks of each row; none outside training.
     pub masks: Vec<Masks>,
     /// What masked features are set to.
     pub fill: MaskFill,
@@ -94,11 +95,15 @@ pub(super) struct Made {
     pub(super) unreadable: Vec<(usize, DataError)>,
 }
 
-/// What became of one utterance beside its values.
-struct Row {
+/// What the masks of each view are drawn for.
+const MASKS: [Purpose; 2] = [Purpose::Augment, Purpose::SecondView];
+
+/// What became of one utterance beside the values of its views.
+struct Views {
     frame_len: usize,
     num_samples: usize,
-    masks: Masks,
+    /// Those that are still to come, of each view.
+    masks: Vec<Masks>,
 }
 
 /// Makes a planned batch, its utterances in parallel on the current thread pool.
@@ -125,43 +130,48 @@ pub(super) fn make_of(
     let on_host = dataset.config().features_on == FeaturesOn::Host;
     let num_samples = config.most_samples(num_frames);
     let row_len = if on_host { num_frames * num_mels } else { num_samples };
-    let mut values = vec![0.0; planned.utterances.len() * row_len];
-    let rows: Vec<Result<Row, DataError>> = values
-        .par_chunks_exact_mut(row_len)
+    let views = augmentation.map_or(1, |how| how.augmenter.views());
+    let views_len = views * row_len;
+    let mut values = vec![0.0; planned.utterances.len() * views_len];
+    let made: Vec<Result<Views, DataError>> = values
+        .par_chunks_exact_mut(views_len)
         .zip(planned.utterances.par_iter().zip(&planned.speeds))
         .zip(recordings)
         .map_init(
             || on_host.then(|| dataset.log_mel().scratch()),
-            |scratch, ((row, (&utterance, &speed)), recording)| {
+            |scratch, ((rows, (&utterance, &speed)), recording)| {
                 let samples = varied(dataset, utterance, speed, recording, augmentation)?;
                 let of_samples =
-                    |frame_len, masks| Ok(Row { frame_len, num_samples: samples.len(), masks });
+                    |frame_len, masks| Ok(Views { frame_len, num_samples: samples.len(), masks });
+                let rows = rows.chunks_exact_mut(row_len).zip(MASKS);
                 let Some(scratch) = scratch else {
-                    row[..samples.len()].copy_from_slice(&samples);
                     let frame_len = config.num_frames(samples.len());
-                    let masks = augmentation.map_or_else(Masks::default, |how| {
-                        let spec_augment = how.augmenter.spec_augment();
-                        spec_augment.draw(
-                            frame_len,
-                            num_mels,
-                            &mut how.stream(Purpose::Augment, utterance),
-                        )
-                    });
+                    let mut masks = Vec::with_capacity(views);
+                    for (row, purpose) in rows {
+                        row[..samples.len()].copy_from_slice(&samples);
+                        masks.push(augmentation.map_or_else(Masks::default, |how| {
+                            let rng = &mut how.stream(purpose, utterance);
+                            how.augmenter.spec_augment().draw(frame_len, num_mels, rng)
+                        }));
+                    }
                     return of_samples(frame_len, masks);
                 };
                 let made = match augmentation {
                     None => dataset.log_mel().compute(scratch, &samples),
                     Some(how) => {
                         let dither = &mut how.stream(Purpose::Dither, utterance);
-                        let mut made =
-                            dataset.log_mel().compute_dithered(scratch, &samples, dither);
-                        let masks = &mut how.stream(Purpose::Augment, utterance);
-                        how.augmenter.spec_augment().apply(&mut made, masks);
-                        made
+                        dataset.log_mel().compute_dithered(scratch, &samples, dither)
                     }
                 };
-                row[..made.data.len()].copy_from_slice(&made.data);
-                of_samples(made.num_frames, Masks::default())
+                for (row, purpose) in rows {
+                    let shown = &mut row[..made.data.len()];
+                    shown.copy_from_slice(&made.data);
+                    if let Some(how) = augmentation {
+                        let rng = &mut how.stream(purpose, utterance);
+                        how.augmenter.spec_augment().apply(shown, num_mels, rng);
+                    }
+                }
+                of_samples(made.num_frames, vec![Masks::default(); views])
             },
         )
         .collect();
@@ -169,27 +179,30 @@ pub(super) fn make_of(
         input: BatchInput::Features(Vec::new()),
         num_frames,
         num_mels,
-        frame_lens: Vec::with_capacity(rows.len()),
-        labels: Vec::with_capacity(rows.len()),
-        utterances: Vec::with_capacity(rows.len()),
+        frame_lens: Vec::with_capacity(views * made.len()),
+        labels: Vec::with_capacity(views * made.len()),
+        utterances: Vec::with_capacity(views * made.len()),
         audio_s: 0.0,
         padded_s: 0.0,
     };
     let mut unreadable = Vec::new();
-    let (mut sample_lens, mut masks) = (Vec::new(), Vec::new());
-    for (place, (row, &utterance)) in rows.into_iter().zip(&planned.utterances).enumerate() {
-        match row {
-            Ok(row) => {
+    let (mut audio_len, mut sample_lens, mut masks) = (0, Vec::new(), Vec::new());
+    for (place, (views_of, &utterance)) in made.into_iter().zip(&planned.utterances).enumerate() {
+        match views_of {
+            Ok(of_utterance) => {
                 // Rows move up over those that were left out.
-                let to = batch.utterances.len();
+                let to = batch.utterances.len() / views;
                 if to < place {
-                    values.copy_within(place * row_len..(place + 1) * row_len, to * row_len);
+                    values.copy_within(place * views_len..(place + 1) * views_len, to * views_len);
                 }
-                batch.frame_lens.push(row.frame_len);
-                batch.labels.push(dataset.labels(utterance));
-                batch.utterances.push(utterance);
-                sample_lens.push(row.num_samples);
-                masks.push(row.masks);
+                audio_len += of_utterance.num_samples;
+                for view_masks in of_utterance.masks {
+                    batch.frame_lens.push(of_utterance.frame_len);
+                    batch.labels.push(dataset.labels(utterance));
+                    batch.utterances.push(utterance);
+                    sample_lens.push(of_utterance.num_samples);
+                    masks.push(view_masks);
+                }
             }
             Err(error @ (DataError::Audio { .. } | DataError::Changed { .. })) => {
                 unreadable.push((utterance, error));
@@ -198,7 +211,7 @@ pub(super) fn make_of(
         }
     }
     values.truncate(batch.utterances.len() * row_len);
-    batch.audio_s = sample_lens.iter().sum::<usize>() as f64 / f64::from(config.sample_rate_hz);
+    batch.audio_s = audio_len as f64 / f64::from(config.sample_rate_hz);
     batch.padded_s = (batch.utterances.len() * num_frames) as f64 * config.hop_s();
     batch.input = if on_host {
         BatchInput::Features(values)
@@ -317,6 +330,37 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn views_lie_side_by_side_and_differ_in_their_masks_alone() {
+        let scratch = Scratch::new("batch-views");
+        let config = DataConfig { cache_audio_mb: 0, ..DataConfig::default() };
+        let data = dataset(&scratch, &[(8_000, "ab"), (4_321, "c"), (7_000, "d")], &config);
+        let planned = plan(&[0, 1, 2], 64);
+        let (row, seed, epoch) = (64 * 80, 3, 1);
+        let one = varied(&scratch);
+        let one = whole(&data, &planned, Some(Augmentation { augmenter: &one, seed, epoch }));
+        let two = varied(&scratch).with_views(2);
+        let two = Augmentation { augmenter: &two, seed, epoch };
+        let both = whole(&data, &planned, Some(two));
+        assert_eq!(both.utterances, [0, 0, 1, 1, 2, 2]);
+        assert_eq!((both.labels.len(), both.audio_s), (6, one.audio_s));
+        let view = |batch: &Batch, at: usize| values(batch)[at * row..(at + 1) * row].to_vec();
+        for utterance in 0..3 {
+            let [first, second] = [0, 1].map(|of| view(&both, 2 * utterance + of));
+            assert_eq!(first, view(&one, utterance), "the first view is the only one");
+            let len = both.frame_lens[2 * utterance];
+            assert_eq!((len, len), (both.frame_lens[2 * utterance + 1], one.frame_lens[utterance]));
+            let differ = first.iter().zip(&second).filter(|(a, b)| a != b);
+            assert!(differ.clone().count() > 0);
+            assert!(differ.clone().all(|(a, b)| *a == 0.0 || *b == 0.0), "masks are zeros");
+        }
+        // Pairs move up together over what is left out.
+        std::fs::remove_file(scratch.0.join("u1.wav")).unwrap();
+        let left = make(&data, &planned, Some(two)).unwrap().batch.unwrap();
+        assert_eq!(left.utterances, [0, 0, 2, 2]);
+        assert_eq!(values(&left)[2 * row..], values(&both)[4 * row..]);
+    }
+
+    #[test]
     fn batch_mates_and_padding_change_nothing() {
         let scratch = Scratch::new("batch-inert");
         let data =
@@ -350,10 +394,10 @@ pub(super) mod tests {
             dataset(&scratch, &parts, &config)
         };
         let (host, device) = (of(FeaturesOn::Host), of(FeaturesOn::Device));
-        let augmenter = varied(&scratch);
-        let how = Augmentation { augmenter: &augmenter, seed: 3, epoch: 5 };
+        let (one, two) = (varied(&scratch), varied(&scratch).with_views(2));
+        let how = |augmenter| Some(Augmentation { augmenter, seed: 3, epoch: 5 });
         scratch.wav("u1.wav", 16_000, &[&[0.0; 100]]);
-        for (augmentation, has_masks) in [(None, false), (Some(how), true)] {
+        for (augmentation, num_rows) in [(None, 3), (how(&one), 3), (how(&two), 6)] {
             let of = |data: &Dataset| {
                 let made = make(data, &plan(&[0, 1, 2, 3], 64), augmentation).unwrap();
                 assert_eq!(made.unreadable.len(), 1);
@@ -362,16 +406,17 @@ pub(super) mod tests {
             let (want, got) = (of(&host), of(&device));
             let BatchInput::Waveforms(waveforms) = &got.input else { panic!("{got:?}") };
             let mut scratch = host.log_mel().scratch();
-            for row in 0..3 {
+            assert_eq!((want.len(), want.audio_s), (num_rows, got.audio_s));
+            for row in 0..num_rows {
                 let samples = &waveforms.samples[row * waveforms.num_samples..];
                 let (len, masks) = (waveforms.sample_lens[row], &waveforms.masks[row]);
                 let mut made: Features = host.log_mel().compute(&mut scratch, &samples[..len]);
-                masks.apply(&mut made, 0.0);
+                masks.apply(&mut made.data, 80, 0.0);
                 let features = &values(&want)[row * 64 * 80..];
                 assert!(made.data == features[..made.data.len()], "{row}");
                 assert_eq!(made.num_frames, want.frame_lens[row]);
                 assert!(samples[len..waveforms.num_samples].iter().all(|x| *x == 0.0));
-                assert_eq!(has_masks, !masks.bands.is_empty());
+                assert_eq!(augmentation.is_some(), !masks.bands.is_empty());
             }
             assert_eq!(Batch { input: want.input.clone(), ..got }, want);
         }

@@ -76,7 +76,7 @@ mod tests {
                 values.extend(padded);
                 let rng = || ChaCha8Rng::seed_from_u64(row as u64);
                 masks.push(config.draw(len, num_mels, &mut rng()));
-                config.apply(&mut features, &mut rng());
+                config.apply(&mut features.data, num_mels, &mut rng());
                 features.data.resize(num_frames * num_mels, 0.0);
                 want.extend(features.data);
             }

@@ -54,6 +54,7 @@ pub(super) struct Validation {
 pub(super) struct Interval {
     steps: usize,
     loss: f64,
+    consistency: Option<f64>,
     grad_norm: f64,
     audio_s: f64,
     start: std::time::Instant,
@@ -61,7 +62,14 @@ pub(super) struct Interval {
 
 impl Interval {
     pub fn new() -> Self {
-        Self { steps: 0, loss: 0.0, grad_norm: 0.0, audio_s: 0.0, start: std::time::Instant::now() }
+        Self {
+            steps: 0,
+            loss: 0.0,
+            consistency: None,
+            grad_norm: 0.0,
+            audio_s: 0.0,
+            start: std::time::Instant::now(),
+        }
     }
 
     /// Adds a step; losses that are not finite are counted elsewhere and left out here.
@@ -70,6 +78,9 @@ impl Interval {
         if outcome.is_finite {
             self.steps += 1;
             self.loss += outcome.loss;
+            if let Some(consistency) = outcome.consistency {
+                *self.consistency.get_or_insert(0.0) += consistency;
+            }
             self.grad_norm += outcome.grad_norm;
         }
     }
@@ -126,6 +137,11 @@ impl Session {
             session.started = Some(started);
         }
         Ok(session)
+    }
+
+    /// How much the divergence of views counts; 0 where there is one view.
+    pub fn consistency_weight(&self) -> f64 {
+        self.config.ctc.consistency
     }
 
     /// The passes of the next step, a function of seed and step: a resumed run draws what an
@@ -267,6 +283,7 @@ impl Session {
             epoch: last.epoch as usize,
             split: "train".to_owned(),
             loss: interval.mean(interval.loss),
+            consistency: interval.consistency.and_then(|sum| interval.mean(sum)),
             lr: Some(learning_rate),
             grad_norm: interval.mean(interval.grad_norm),
             infeasible: self.infeasible,
