@@ -190,7 +190,11 @@ fn stages(data: &Dataset, augment: &AugmentConfig, masks: &SpecAugmentConfig) {
     row("log-mel", start);
     let start = Instant::now();
     for (index, features) in features.iter_mut().enumerate() {
-        masks.apply(features, &mut ChaCha8Rng::seed_from_u64(index as u64));
+        masks.apply(
+            &mut features.data,
+            features.num_mels,
+            &mut ChaCha8Rng::seed_from_u64(index as u64),
+        );
     }
     row("SpecAugment", start);
     let longest = features.iter().map(|features| features.data.len()).max().unwrap_or(0);

@@ -113,12 +113,13 @@ impl Prepared {
             let longest = members.iter().map(|index| *index as usize).max_by_key(length);
             let Some(longest) = longest else { continue };
             let output_len = config.model.output_len(num_frames);
+            let num_rows = batch_len * config.ctc.views();
             let problem = Problem::new(
                 output_len,
                 self.tokens.num_classes(),
                 self.tokens.blank(),
-                vec![output_len; batch_len],
-                &vec![self.train.labels(longest); batch_len],
+                vec![output_len; num_rows],
+                &vec![self.train.labels(longest); num_rows],
             )
             .expect("labels come from these tokens");
             admits(device, &problem).map_err(|refusal| TargetsError::Refused {
@@ -249,7 +250,8 @@ impl Utterances {
 /// [`DataError::Augment`].
 pub fn augmenter(config: &RunConfig) -> Result<Augmenter, DataError> {
     let rate_hz = config.features.sample_rate_hz;
-    Ok(Augmenter::open(&config.augment, &config.spec_augment, rate_hz)?)
+    let augmenter = Augmenter::open(&config.augment, &config.spec_augment, rate_hz)?;
+    Ok(augmenter.with_views(config.ctc.views()))
 }
 
 /// What [`prepare`] makes of sets that were looked at.

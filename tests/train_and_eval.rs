@@ -286,6 +286,32 @@ fn two_runs_with_one_seed_have_the_same_losses_and_weights_to_the_bit() {
 }
 
 #[test]
+fn two_views_that_do_not_differ_are_the_training_on_one_and_those_that_do_are_compared() {
+    let sandbox = Sandbox::with_tones();
+    let train = |out: &str, set: &[&str]| {
+        let set = set.iter().flat_map(|set| ["--set", set]);
+        let args = ["run.toml", "--out", out, "--set", "train.max_steps=4"];
+        sandbox.train(&args.into_iter().chain(set).collect::<Vec<_>>()).succeeds();
+        learnt(&sandbox, out)
+    };
+    let one = train("one", &[]);
+    let same = train("same", &["ctc.consistency=0.2"]);
+    let masks = ["spec_augment.freq_masks=2", "spec_augment.time_masks=2"];
+    let differ = train("differ", &[&["ctc.consistency=0.2"], &masks[..]].concat());
+    for ((one, same), differ) in one.iter().zip(&same).zip(&differ) {
+        let loss = |record: &Value| record["loss"].as_f64().unwrap();
+        assert!((loss(one) - loss(same)).abs() < 1e-3 * loss(one), "{one} {same}");
+        if one["split"] == "train" {
+            assert!(one["consistency"].is_null(), "{one}");
+            assert!(same["consistency"].as_f64().unwrap().abs() < 1e-6, "{same}");
+            assert!(differ["consistency"].as_f64().unwrap() > 1e-4, "{differ}");
+        }
+    }
+    let again = train("again", &[&["ctc.consistency=0.2"], &masks[..]].concat());
+    assert_eq!(differ, again, "one seed, the same bits");
+}
+
+#[test]
 fn set_overrides_the_file_and_is_saved_with_the_run() {
     let sandbox = Sandbox::with_tones();
     let set = [

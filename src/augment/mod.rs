@@ -24,7 +24,7 @@ pub use config::{AugmentConfig, GainConfig, NoiseConfig, RirConfig};
 pub use error::AugmentError;
 pub use noise::{active_power, mix_at_snr};
 pub use rir::reverberate;
-pub use spec_augment::{MaskFill, SpecAugmentConfig};
+pub use spec_augment::{MaskFill, Masks, SpecAugmentConfig};
 
 /// What a generator is wanted for; each has numbers of its own, so that switching one kind of
 /// augmentation on leaves the others as they were.
@@ -42,6 +42,7 @@ pub enum Draw {
 pub struct Augmenter {
     config: AugmentConfig,
     spec_augment: SpecAugmentConfig,
+    views: usize,
     sample_rate_hz: u32,
     responses: Clips,
     noises: Clips,
@@ -67,6 +68,7 @@ impl Augmenter {
         Ok(Augmenter {
             config: config.clone(),
             spec_augment: spec_augment.clone(),
+            views: 1,
             sample_rate_hz,
             responses,
             noises,
@@ -78,10 +80,22 @@ impl Augmenter {
         Augmenter {
             config: AugmentConfig::default(),
             spec_augment: SpecAugmentConfig::off(),
+            views: 1,
             sample_rate_hz: 16_000,
             responses: Clips::default(),
             noises: Clips::default(),
         }
+    }
+
+    /// The same, showing each utterance in `views` copies (1 or 2) that differ in their masks.
+    #[must_use]
+    pub fn with_views(self, views: usize) -> Augmenter {
+        Augmenter { views, ..self }
+    }
+
+    /// Differently masked copies of each utterance.
+    pub fn views(&self) -> usize {
+        self.views
     }
 
     /// The masks on features.

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::augment::{AugmentConfig, AugmentError, SpecAugmentConfig};
-use crate::ctc::CtcConfig;
-use crate::data::{DataConfig, DataError};
+use crate::ctc::{CtcConfig, CtcConfigError};
+use crate::data::{DataConfig, DataError, FeaturesOn};
+use crate::extract;
 use crate::features::{FeatureError, LogMelConfig};
 use crate::model::{ModelConfig, ModelConfigError};
 use crate::optim::{OptimConfig, OptimConfigError};
@@ -98,6 +99,9 @@ pub enum InvalidConfig {
     /// The model's sizes.
     #[error(transparent)]
     Model(#[from] ModelConfigError),
+    /// The loss's settings.
+    #[error(transparent)]
+    Ctc(#[from] CtcConfigError),
     /// The optimiser's settings.
     #[error(transparent)]
     Optim(#[from] OptimConfigError),
@@ -174,9 +178,13 @@ impl RunConfig {
     /// [`InvalidConfig`], naming key and value.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         self.model.validate()?;
+        self.ctc.validate()?;
         self.optim.validate()?;
         self.features.validate()?;
         self.tokens.validate()?;
+        if self.data.features_on == FeaturesOn::Device {
+            extract::settings(&self.features)?;
+        }
         self.data.validate()?;
         self.augment.validate()?;
         self.spec_augment.validate()?;

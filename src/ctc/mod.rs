@@ -2,8 +2,12 @@
 //!
 //! The operator is [`asr_ctc`], the arithmetic [`asr_kernels`].
 
+mod consistency;
 pub mod self_test;
 mod targets;
 
 pub use asr_ctc::{admits, ctc_loss};
-pub use targets::{BucketTargets, CtcConfig, LongTargets, TargetsError, look_at_targets};
+pub use consistency::{VIEWS, consistency};
+pub use targets::{
+    BucketTargets, CtcConfig, CtcConfigError, LongTargets, TargetsError, look_at_targets,
+};

@@ -8,6 +8,8 @@ use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::VIEWS;
+
 /// Too long utterances listed by name.
 const SHOWN: usize = 5;
 
@@ -15,9 +17,35 @@ const SHOWN: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CtcConfig {
+    /// Weight of the consistency between two differently masked views of each utterance (CR-CTC;
+    /// the paper's is 0.2); 0 trains on one view. Two views cost twice the time and memory.
+    pub consistency: f64,
     /// Targets longer than the device sweeps at once.
     pub long_targets: LongTargets,
 }
+
+impl CtcConfig {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// Names the first without a meaning.
+    pub fn validate(&self) -> Result<(), CtcConfigError> {
+        if (0.0..=10.0).contains(&self.consistency) {
+            return Ok(());
+        }
+        Err(CtcConfigError(self.consistency))
+    }
+
+    /// Rows of an utterance in a training batch.
+    pub fn views(&self) -> usize {
+        if self.consistency > 0.0 { VIEWS } else { 1 }
+    }
+}
+
+/// A weight without a meaning.
+#[derive(Clone, Copy, Debug, Error, PartialEq)]
+#[error("ctc.consistency = {0}: expected a weight, 0 to 10 (0.2 is usual; 0 trains on one view)")]
+pub struct CtcConfigError(f64);
 
 /// What to do about targets longer than the device sweeps at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_cpu_takes_any_target() {
-        let config = CtcConfig { long_targets: LongTargets::Error };
+        let config = CtcConfig { long_targets: LongTargets::Error, ..CtcConfig::default() };
         let text = look_at_targets(&Device::flex(), "cpu", &buckets(), &config).unwrap();
         assert!(text.contains("any length") && text.contains("50000 labels (longer)"), "{text}");
     }
@@ -227,7 +255,7 @@ mod tests {
         assert!(lines[1].contains("100 frames: up to 10 labels, one cube a row"), "{text}");
         assert!(lines[2].contains("5000 labels, 49 cubes a row"), "{text}");
         assert!(lines[3].contains("50000 labels, 481 strips a row, through global"), "{text}");
-        let config = CtcConfig { long_targets: LongTargets::Error };
+        let config = CtcConfig { long_targets: LongTargets::Error, ..CtcConfig::default() };
         assert!(on_gpu(&h200, "cuda:0", &buckets(), &config).is_err());
     }
 }

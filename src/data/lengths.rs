@@ -2,6 +2,7 @@
 //! again; one that has gone bad meanwhile is left out by name, as it would have been without the
 //! interruption, and its place in the batches is still known. 12 bytes an utterance, in the run directory.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use rayon::prelude::*;
@@ -10,17 +11,19 @@ use sha2::{Digest, Sha256};
 use super::{Survey, Surveyed, Utterance};
 
 /// The first line of the file.
-const MAGIC: &[u8] = b"asr training lengths, format 1\n";
+const MAGIC: &[u8] = b"asr training lengths, format 2\n";
 
-/// Of a key and a number of samples.
-const ENTRY_LEN: usize = 12;
+/// A key and a number of samples, as they are written: the key first and most significant byte first,
+/// so that entries are in the order of their keys.
+type Entry = [u8; KEY_LEN + 4];
+
+const KEY_LEN: usize = 8;
 
 /// Samples of utterances, by what identifies these.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lengths {
     /// Rising.
-    keys: Vec<u64>,
-    num_samples: Vec<u32>,
+    entries: Vec<Entry>,
 }
 
 /// Why a file of lengths is none.
@@ -39,34 +42,34 @@ impl Lengths {
     /// The lengths of all that was sound, used or not.
     pub fn of(survey: &Survey, sample_rate_hz: u32) -> Lengths {
         let rate_hz = f64::from(sample_rate_hz);
-        let kept = |kept: &Surveyed| (key(&kept.utterance), kept.num_samples() as u32);
-        let mut entries: Vec<(u64, u32)> = survey.kept.par_iter().map(kept).collect();
+        let kept = |kept: &Surveyed| entry(&kept.utterance, kept.num_samples() as u32);
+        let mut entries = Vec::with_capacity(survey.kept.len() + survey.dropped.len());
+        entries.par_extend(survey.kept.par_iter().map(kept));
         entries.extend(survey.dropped.iter().map(|dropped| {
-            (key(&dropped.utterance), (dropped.duration_s * rate_hz).round() as u32)
+            entry(&dropped.utterance, (dropped.duration_s * rate_hz).round() as u32)
         }));
         entries.par_sort_unstable();
-        let (keys, num_samples) = entries.into_iter().unzip();
-        Lengths { keys, num_samples }
+        Lengths { entries }
     }
 
     /// Samples that an utterance had.
     pub fn num_samples(&self, utterance: &Utterance) -> Option<u32> {
-        let at = self.keys.binary_search(&key(utterance)).ok()?;
-        Some(self.num_samples[at])
+        let wanted = key(utterance);
+        let at = self.entries.binary_search_by(|entry| entry[..KEY_LEN].cmp(&wanted)).ok()?;
+        let [.., a, b, c, d] = self.entries[at];
+        Some(u32::from_be_bytes([a, b, c, d]))
     }
 
-    /// As it is written.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(MAGIC.len() + self.keys.len() * ENTRY_LEN);
-        bytes.extend(MAGIC);
-        for (key, num_samples) in self.keys.iter().zip(&self.num_samples) {
-            bytes.extend(key.to_le_bytes());
-            bytes.extend(num_samples.to_le_bytes());
-        }
-        bytes
+    /// Writes them.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(MAGIC)?;
+        out.write_all(self.entries.as_flattened())
     }
 
-    /// Reads what [`Lengths::to_bytes`] wrote to `path`.
+    /// Reads what [`Lengths::write`] wrote to `path`.
     ///
     /// # Errors
     /// When it is something else.
@@ -75,26 +78,19 @@ impl Lengths {
         let Some(entries) = bytes.strip_prefix(MAGIC) else {
             return fail("its first line is another");
         };
-        let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
+        let (entries, rest) = entries.as_chunks();
         if !rest.is_empty() {
             return fail("it is cut short");
         }
-        let (keys, num_samples): (Vec<u64>, Vec<u32>) = entries
-            .iter()
-            .map(|[a, b, c, d, e, f, g, h, i, j, k, l]| {
-                let key = u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]);
-                (key, u32::from_le_bytes([*i, *j, *k, *l]))
-            })
-            .unzip();
-        if !keys.is_sorted() {
+        if !entries.is_sorted() {
             return fail("its entries are not in order");
         }
-        Ok(Lengths { keys, num_samples })
+        Ok(Lengths { entries: entries.to_vec() })
     }
 }
 
 /// Ids are unique in one manifest only: recording and part identify an utterance besides.
-fn key(utterance: &Utterance) -> u64 {
+fn key(utterance: &Utterance) -> [u8; KEY_LEN] {
     let mut hash = Sha256::new();
     hash.update(utterance.audio().name().as_os_str().as_encoded_bytes());
     hash.update([0]);
@@ -103,7 +99,14 @@ fn key(utterance: &Utterance) -> u64 {
         hash.update(seconds.unwrap_or(f64::NAN).to_bits().to_le_bytes());
     }
     let digest = hash.finalize();
-    u64::from_le_bytes(std::array::from_fn(|i| digest[i]))
+    std::array::from_fn(|i| digest[i])
+}
+
+fn entry(utterance: &Utterance, num_samples: u32) -> Entry {
+    let mut entry = Entry::default();
+    entry[..KEY_LEN].copy_from_slice(&key(utterance));
+    entry[KEY_LEN..].copy_from_slice(&num_samples.to_be_bytes());
+    entry
 }
 
 #[cfg(test)]
@@ -122,13 +125,14 @@ mod tests {
         let lengths = Lengths::of(&surveyed, 16_000);
         let found: Vec<_> = utterances.iter().map(|u| lengths.num_samples(u)).collect();
         assert_eq!(found, [Some(8_000), Some(5_001), Some(4_000)], "dropped or not");
-        let bytes = lengths.to_bytes();
+        let mut bytes = Vec::new();
+        lengths.write(&mut bytes).unwrap();
         let read = |bytes: &[u8]| Lengths::from_bytes(bytes, "x/lengths".into());
         assert_eq!(read(&bytes).unwrap(), lengths);
         assert!(read(&bytes[..bytes.len() - 5]).unwrap_err().to_string().contains("cut short"));
         assert!(read(b"").unwrap_err().to_string().contains("x/lengths"));
         let mut swapped = bytes[..MAGIC.len()].to_vec();
-        for entry in bytes[MAGIC.len()..].chunks(ENTRY_LEN).rev() {
+        for entry in bytes[MAGIC.len()..].chunks(size_of::<Entry>()).rev() {
             swapped.extend(entry);
         }
         assert!(read(&swapped).is_err());

@@ -25,6 +25,8 @@ pub(super) enum Purpose {
     Dither = 8,
     /// The order of tar files and what is shuffled of them.
     Shards = 9,
+    /// Masks of the second view of one utterance.
+    SecondView = 10,
 }
 
 /// The stream of one purpose in one epoch; `index` is a bucket or an utterance.

@@ -272,7 +272,7 @@ struct Look<'a> {
 impl Look<'_> {
     fn at_all(
         self,
-        utterances: Vec<Utterance>,
+        mut utterances: Vec<Utterance>,
         progress: &(dyn Fn() + Sync),
     ) -> Result<Findings, DataError> {
         self.config.validate()?;
@@ -284,15 +284,19 @@ impl Look<'_> {
         };
         let cache_mb = if self.depth == Depth::Training { self.config.cache_audio_mb } else { 0 };
         let cache_left = AtomicUsize::new((cache_mb << 20) / size_of::<f32>());
-        let look = |utterance: &Utterance| {
-            let outcome = self.at(utterance.clone(), &cache_left);
+        let look = |utterance: Utterance| {
+            let outcome = self.at(utterance, &cache_left);
             progress();
             outcome
         };
         found.survey.kept.reserve_exact(utterances.len());
-        // Some at a time: what was found of millions is not held twice.
-        for part in utterances.chunks(AT_ONCE) {
-            let outcomes: Vec<Outcome> = part.par_iter().map(look).collect();
+        // Some at a time, taken off a list that shrinks: neither the millions nor what was found of
+        // them are held twice.
+        utterances.reverse();
+        while !utterances.is_empty() {
+            let part = utterances.split_off(utterances.len().saturating_sub(AT_ONCE));
+            utterances.shrink_to_fit();
+            let outcomes: Vec<Outcome> = part.into_par_iter().rev().map(look).collect();
             for outcome in outcomes {
                 match outcome {
                     Outcome::Kept(surveyed, mismatch) => {

@@ -56,8 +56,10 @@ pub struct MetricsRecord {
     pub epoch: usize,
     /// `train`, or the name of the set validated.
     pub split: String,
-    /// Mean loss per label, in nats.
+    /// Mean CTC loss per label, in nats.
     pub loss: Option<f64>,
+    /// Mean divergence of two views from each other per label, in nats; null with one view.
+    pub consistency: Option<f64>,
     /// Learning rate of the step.
     pub lr: Option<f64>,
     /// Global norm of the gradient before clipping.
@@ -181,7 +183,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.jsonl");
         MetricsLog::open(&path).unwrap().write(&record(7)).unwrap();
-        let want = "{\"step\":7,\"epoch\":0,\"split\":\"train\",\"loss\":1.5,\"lr\":null,\"grad_norm\":null,\"wer\":null,\
+        let want = "{\"step\":7,\"epoch\":0,\"split\":\"train\",\"loss\":1.5,\"consistency\":null,\"lr\":null,\"grad_norm\":null,\"wer\":null,\
                     \"cer\":null,\"blank_rate\":null,\"infeasible\":0,\"skipped_nonfinite\":0,\"audio_s_per_s\":null,\
                     \"wall_s\":2.25}\n";
         assert_eq!(fs::read_to_string(&path).unwrap(), want);

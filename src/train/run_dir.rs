@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::TrainError;
 use crate::config::RunConfig;
 use crate::data::{Lengths, LengthsError};
-use crate::durable::write_atomic;
+use crate::durable::{write_atomic, write_atomic_with};
 use crate::policy::{Checkpoint, CheckpointError, Link, resolve};
 use crate::tokens::Tokens;
 
@@ -48,6 +48,7 @@ const FREE_KEYS: &[&str] = &[
     "train.validate_every",
     "train.show_pairs",
     "data.test",
+    "data.features_on",
     "data.workers",
     "data.prefetch_batches",
     "data.cache_audio_mb",
@@ -155,18 +156,16 @@ pub(super) fn describe(
     tokens: &Tokens,
     lengths: &Lengths,
 ) -> Result<(), TrainError> {
-    let (config, text, lengths) = (config.to_toml()?, tokens.to_text(), lengths.to_bytes());
-    let ours = [
-        ("config.toml", config.as_bytes()),
-        ("tokens.txt", text.as_bytes()),
-        (LENGTHS, lengths.as_slice()),
-    ];
+    let (config, text) = (config.to_toml()?, tokens.to_text());
+    let ours = [("config.toml", config.as_bytes()), ("tokens.txt", text.as_bytes())];
     // What other programs read of the vocabulary, under the name that they look for.
     for (name, bytes) in ours.into_iter().chain(tokens.foreign_file()) {
         let path = out.join(name);
         write_atomic(&path, bytes).map_err(|source| TrainError::Output { path, source })?;
     }
-    Ok(())
+    let path = out.join(LENGTHS);
+    write_atomic_with(&path, |file| lengths.write(file))
+        .map_err(|source| TrainError::Output { path, source })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The state of a run between steps: model, optimiser, place, and what is shown of them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
@@ -11,6 +12,7 @@ use super::step::StepOutcome;
 use super::{TrainError, TrainOptions};
 use crate::config::RunConfig;
 use crate::data::Cursor;
+use crate::extract::Extractor;
 use crate::model::{AcousticModel, Pass};
 use crate::optim::with_stable_ids;
 use crate::policy::{
@@ -29,6 +31,8 @@ pub(super) struct Session {
     pub tokens: Tokens,
     pub progress: Progress,
     pub max_grad_norm: f64,
+    /// What computes features on the device; none where the host does.
+    pub extractor: Option<Arc<Extractor>>,
     /// The cores that the micro-batches of a step share; none on a GPU.
     pub cores: Option<Cores>,
     optimizer: ModuleOptimizer,
@@ -50,6 +54,7 @@ pub(super) struct Validation {
 pub(super) struct Interval {
     steps: usize,
     loss: f64,
+    consistency: Option<f64>,
     grad_norm: f64,
     audio_s: f64,
     start: std::time::Instant,
@@ -57,7 +62,14 @@ pub(super) struct Interval {
 
 impl Interval {
     pub fn new() -> Self {
-        Self { steps: 0, loss: 0.0, grad_norm: 0.0, audio_s: 0.0, start: std::time::Instant::now() }
+        Self {
+            steps: 0,
+            loss: 0.0,
+            consistency: None,
+            grad_norm: 0.0,
+            audio_s: 0.0,
+            start: std::time::Instant::now(),
+        }
     }
 
     /// Adds a step; losses that are not finite are counted elsewhere and left out here.
@@ -66,6 +78,9 @@ impl Interval {
         if outcome.is_finite {
             self.steps += 1;
             self.loss += outcome.loss;
+            if let Some(consistency) = outcome.consistency {
+                *self.consistency.get_or_insert(0.0) += consistency;
+            }
             self.grad_norm += outcome.grad_norm;
         }
     }
@@ -85,6 +100,7 @@ impl Session {
         config: &RunConfig,
         prepared: &Prepared,
         options: &TrainOptions,
+        extractor: Option<Arc<Extractor>>,
         resumed: Option<Checkpoint>,
     ) -> Result<Self, TrainError> {
         let device = options.device.clone();
@@ -96,6 +112,7 @@ impl Session {
             options.is_cpu().then(|| Cores::shared_by(config.optim.accumulate)).transpose()?;
         let mut session = Self {
             model: with_stable_ids(model),
+            extractor,
             cores,
             device,
             tokens: prepared.tokens.clone(),
@@ -122,6 +139,11 @@ impl Session {
         Ok(session)
     }
 
+    /// How much the divergence of views counts; 0 where there is one view.
+    pub fn consistency_weight(&self) -> f64 {
+        self.config.ctc.consistency
+    }
+
     /// The passes of the next step, a function of seed and step: a resumed run draws what an
     /// uninterrupted one would have drawn. Seeds the device's generator too.
     pub fn passes(&self) -> impl Iterator<Item = Pass> {
@@ -146,7 +168,13 @@ impl Session {
         prepared: &Prepared,
         last: Cursor,
     ) -> Result<Validation, TrainError> {
-        let found = recognise(&self.model.valid(), &self.tokens, &prepared.dev, &self.device)?;
+        let found = recognise(
+            &self.model.valid(),
+            &self.tokens,
+            &prepared.dev,
+            &self.device,
+            self.extractor.as_ref(),
+        )?;
         let normalizer = self.config.data.normalizer;
         let mut score = CorpusScore::default();
         let mut pairs = Vec::new();
@@ -255,6 +283,7 @@ impl Session {
             epoch: last.epoch as usize,
             split: "train".to_owned(),
             loss: interval.mean(interval.loss),
+            consistency: interval.consistency.and_then(|sum| interval.mean(sum)),
             lr: Some(learning_rate),
             grad_norm: interval.mean(interval.grad_norm),
             infeasible: self.infeasible,

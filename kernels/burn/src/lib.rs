@@ -33,7 +33,7 @@ mod ops;
 use std::sync::Arc;
 
 pub use asr_kernels::{Problem, ProblemError};
-use burn::backend::Dispatch;
+use burn::backend::{Dispatch, DispatchDevice};
 use burn::tensor::{DType, Tensor};
 
 use ops::CtcOps;
@@ -48,8 +48,8 @@ use ops::CtcOps;
 /// # Panics
 ///
 /// If `logits` has another shape than `problem` was validated for, or another type than these; on a
-/// GPU, if the batch is beyond what the device launches at once, in the kernel's own words: ask
-/// [`admits`] first.
+/// GPU, if the batch is beyond what the device launches at once, in the kernel's own words; on a device
+/// that it is not written for: ask [`admits`] first.
 pub fn ctc_loss(logits: Tensor<3>, problem: Arc<Problem>) -> Tensor<1> {
     assert_eq!(
         logits.dims(),
@@ -69,18 +69,30 @@ pub fn ctc_loss(logits: Tensor<3>, problem: Arc<Problem>) -> Tensor<1> {
 ///
 /// # Errors
 ///
-/// In the kernel's words: what is too large, and what the device takes. A CPU takes everything.
+/// In the kernel's words: what is too large, and what the device takes. A CPU takes everything, a
+/// device that the loss is not written for (a remote one) nothing.
 pub fn admits(device: &burn::tensor::Device, problem: &Problem) -> Result<(), Refusal> {
-    #[cfg(feature = "gpu")]
-    if let burn::backend::DispatchDevice::Cube(cube) = device.clone().inner().as_dispatch() {
-        let client = cube.client();
-        let capacity = asr_kernels::gpu::Capacity::of(&client);
-        let dtype = asr_kernels::gpu::LogitsType::F32;
-        return asr_kernels::gpu::check(&client, dtype, problem, true, &capacity)
-            .map_err(|error| Refusal(error.to_string()));
+    implementation_takes(device.clone().inner().as_dispatch(), problem)
+}
+
+fn implementation_takes(device: &DispatchDevice, problem: &Problem) -> Result<(), Refusal> {
+    match device {
+        DispatchDevice::Flex(_) => Ok(()),
+        #[cfg(feature = "gpu")]
+        DispatchDevice::Cube(cube) => {
+            let client = cube.client();
+            let capacity = asr_kernels::gpu::Capacity::of(&client);
+            let dtype = asr_kernels::gpu::LogitsType::F32;
+            asr_kernels::gpu::check(&client, dtype, problem, true, &capacity)
+                .map_err(|error| Refusal(error.to_string()))
+        }
+        other => Err(Refusal(format!(
+            "the CTC loss is not written for {other:?} (batches of {} with {} frames); it is for \
+             CPUs (flex) and, in a build with them, for wgpu, Vulkan and CUDA devices",
+            problem.batch_size(),
+            problem.num_frames(),
+        ))),
     }
-    let _ = (device, problem);
-    Ok(())
 }
 
 /// Why a device does not take a batch.
@@ -99,9 +111,7 @@ impl std::error::Error for Refusal {}
 #[cfg(feature = "gpu")]
 pub fn capacity(device: &burn::tensor::Device) -> Option<asr_kernels::gpu::Capacity> {
     match device.clone().inner().as_dispatch() {
-        burn::backend::DispatchDevice::Cube(cube) => {
-            Some(asr_kernels::gpu::Capacity::of(&cube.client()))
-        }
+        DispatchDevice::Cube(cube) => Some(asr_kernels::gpu::Capacity::of(&cube.client())),
         _ => None,
     }
 }
@@ -142,6 +152,17 @@ mod tests {
             let want = if row == 3 { 0.0 } else { want * f64::from(upstream[row]) };
             assert!((f64::from(*got) - want).abs() < 1e-5, "{at}: {got} for {want}");
         }
+    }
+
+    #[test]
+    fn a_device_without_an_implementation_is_refused_by_name() {
+        admits(&Device::flex(), &problem(7)).unwrap();
+        admits(&Device::flex().autodiff(), &problem(7)).unwrap();
+        // Whatever is neither the CPU nor one of CubeCL's; a graph's device is stripped before.
+        let other = Device::flex().autodiff();
+        let refusal = implementation_takes(other.as_dispatch(), &problem(7)).unwrap_err();
+        let text = refusal.to_string();
+        assert!(text.contains("is not written for Autodiff") && text.contains("flex"), "{text}");
     }
 
     #[test]
