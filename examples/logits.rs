@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asr::config::RunConfig;
-use asr::data::EvalLoader;
+use asr::data::{EvalLoader, FeaturesOn};
 use asr::model::Pass;
 use asr::policy::{Checkpoint, Link, load_weights, resolve};
 use asr::prepare::evaluation_set;
@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::flex();
     let path = resolve(Path::new(run), Link::Best)?;
     let checkpoint = Checkpoint::read(&path)?;
-    let config = RunConfig::from_saved(&path.join("config.toml"), &checkpoint.config)?;
+    let mut config = RunConfig::from_saved(&path.join("config.toml"), &checkpoint.config)?;
+    config.data.features_on = FeaturesOn::Host;
     let tokens = Tokens::parse(&checkpoint.tokens, &path.join("tokens.txt"))?;
     let model = config.model.init(config.features.num_mels, tokens.num_classes(), &device);
     let model = load_weights(model, checkpoint.model)?;
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let set = Arc::new(set);
     let mut logits = Vec::new();
     for batch in EvalLoader::new(Arc::clone(&set))? {
-        let (features, batch) = upload(batch?, &device);
+        let (features, batch) = upload(batch?, &device, None);
         let (answer, lens) = model.forward(features, &batch.frame_lens, &mut Pass::inference());
         for (row, (utterance, len)) in batch.utterances.iter().zip(lens).enumerate() {
             let valid = answer.clone().narrow(0, row, 1).narrow(1, 0, len);

@@ -19,6 +19,7 @@ pub mod device;
 pub mod doctor;
 pub mod durable;
 pub mod eval;
+pub mod extract;
 pub mod features;
 pub(crate) mod host;
 pub mod interrupt;

@@ -7,8 +7,12 @@ use asr_kernels::Problem;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::ctc::ctc_loss;
-use crate::data::{Batch, DataError, Dataset, EvalLoader};
+use crate::data::{
+    Batch, BatchInput, BatchWaveforms, DataConfig, DataError, Dataset, EvalLoader, FeaturesOn,
+};
 use crate::decode::{BlankCount, greedy};
+use crate::extract::{ExtractError, Extractor, mask};
+use crate::features::LogMelConfig;
 use crate::model::{AcousticModel, Pass};
 use crate::tokens::Tokens;
 
@@ -38,7 +42,27 @@ impl Recognition {
     }
 }
 
-/// Recognises every utterance; `model` must not be on an autodiff device.
+/// What computes features on `device` if `data` asks for it and there is a device beside the host; if
+/// not, `data` says host from here on.
+///
+/// # Errors
+/// [`ExtractError`] where the device cannot, `data` then saying host too.
+pub fn extractor(
+    data: &mut DataConfig,
+    features: &LogMelConfig,
+    device: &Device,
+) -> Result<Option<Arc<Extractor>>, ExtractError> {
+    let is_wanted = std::mem::take(&mut data.features_on) == FeaturesOn::Device;
+    if !is_wanted || *device == Device::flex() {
+        return Ok(None);
+    }
+    let extractor = Extractor::new(features, device)?;
+    data.features_on = FeaturesOn::Device;
+    Ok(Some(Arc::new(extractor)))
+}
+
+/// Recognises every utterance; `model` must not be on an autodiff device, and `extractor` is that of the
+/// dataset's settings.
 ///
 /// # Errors
 ///
@@ -48,6 +72,7 @@ pub fn recognise(
     tokens: &Tokens,
     dataset: &Arc<Dataset>,
     device: &Device,
+    extractor: Option<&Arc<Extractor>>,
 ) -> Result<Recognition, DataError> {
     let start = Instant::now();
     let mut recognition = Recognition {
@@ -55,7 +80,8 @@ pub fn recognise(
         ..Default::default()
     };
     for batch in EvalLoader::new(Arc::clone(dataset))? {
-        add_batch(&mut recognition, model, tokens, batch?, device);
+        let (features, batch) = upload(batch?, device, extractor);
+        add_batch(&mut recognition, model, tokens, features, batch);
     }
     recognition.compute_s = start.elapsed().as_secs_f64();
     Ok(recognition)
@@ -65,11 +91,10 @@ fn add_batch(
     sum: &mut Recognition,
     model: &AcousticModel,
     tokens: &Tokens,
+    features: Tensor<3>,
     batch: Batch,
-    device: &Device,
 ) {
     sum.audio_s += batch.audio_s;
-    let (features, batch) = upload(batch, device);
     let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &mut Pass::inference());
     let best: Tensor<2, Int> =
         without(logits.clone(), &tokens.silent_classes()).argmax(2).squeeze_dim(2);
@@ -106,11 +131,28 @@ fn without(logits: Tensor<3>, classes: &[u32]) -> Tensor<3> {
     logits + mask
 }
 
-/// Moves a batch's features to the device: `[B, T, F]`. The rest of the batch stays.
-pub fn upload(mut batch: Batch, device: &Device) -> (Tensor<3>, Batch) {
+/// Moves a batch's features to the device, or makes them there: `[B, T, F]`. The rest of the batch stays.
+///
+/// # Panics
+/// If a batch of waveforms comes without an extractor, a fault of ours: see [`extractor`].
+pub fn upload(
+    mut batch: Batch,
+    device: &Device,
+    extractor: Option<&Arc<Extractor>>,
+) -> (Tensor<3>, Batch) {
     let shape = [batch.len(), batch.num_frames, batch.num_mels];
-    let values = std::mem::take(&mut batch.features);
-    (Tensor::from_data(TensorData::new(values, shape), device), batch)
+    let input = std::mem::replace(&mut batch.input, BatchInput::Features(Vec::new()));
+    let features = match input {
+        BatchInput::Features(values) => Tensor::from_data(TensorData::new(values, shape), device),
+        BatchInput::Waveforms(waveforms) => {
+            let BatchWaveforms { samples, num_samples, sample_lens, masks, fill } = waveforms;
+            let made = extractor
+                .expect("a loader hands out waveforms only where an extractor was planned")
+                .features(samples, num_samples, sample_lens, batch.num_frames, device);
+            mask(made, &masks, &batch.frame_lens, fill)
+        }
+    };
+    (features, batch)
 }
 
 /// The CTC problem of a batch.
@@ -187,7 +229,7 @@ mod tests {
         let (mut all, mut num_batches) = (Logits::new(), 0);
         for batch in batches {
             num_batches += 1;
-            let (features, batch) = upload(batch, &Device::flex());
+            let (features, batch) = upload(batch, &Device::flex(), None);
             let (logits, lens) = model.forward(features, &batch.frame_lens, &mut Pass::inference());
             for (row, (utterance, len)) in batch.utterances.iter().zip(lens).enumerate() {
                 let valid = logits.clone().narrow(0, row, 1).narrow(1, 0, len);

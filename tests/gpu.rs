@@ -6,11 +6,17 @@ use std::sync::Arc;
 
 use asr::ctc::{BucketTargets, CtcConfig, LongTargets, ctc_loss, look_at_targets, self_test};
 use asr::device::{Api, open_gpu};
+use asr::extract::Extractor;
+use asr::features::{LogMel, Preset};
 use asr::model::{AcousticModel, ModelConfig, Pass};
 use asr::optim::{global_norm, with_stable_ids};
 use asr::policy::{load_weights, weights_to_bytes};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::sandbox::Sandbox;
 
 fn adapter() -> Device {
     open_gpu(Api::Wgpu, 0).expect("a wgpu adapter; in CI, Mesa's lavapipe")
@@ -37,6 +43,75 @@ fn the_device_says_which_targets_it_sweeps_at_once_and_refuses_others_if_told_to
     assert!(!lines[1].contains("strips") && lines[3].contains("strips"), "{text}");
     let refusal = look(LongTargets::Error).expect_err("50,000 labels fit no cube").to_string();
     assert!(refusal.contains("longer") && refusal.contains("ctc.long_targets"), "{refusal}");
+}
+
+#[test]
+fn features_on_the_device_are_those_of_the_host_whatever_the_padding() {
+    let (lens, device) = ([9_000, 0, 4_321, 160], adapter());
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let signals = lens.map(|len| -> Vec<f32> {
+        (0..len).map(|i| (i as f32 * 0.05).sin() * 0.2 + rng.random_range(-0.3..0.3)).collect()
+    });
+    for preset in [Preset::Nemo, Preset::Kaldi, Preset::Espnet] {
+        let config = preset.settings(16_000);
+        let extractor = Extractor::new(&config, &device).expect("the device takes it");
+        let extractor = Arc::new(extractor);
+        let on_device = |num_frames: usize| {
+            let num_samples = config.most_samples(num_frames);
+            let mut samples = vec![0.0; lens.len() * num_samples];
+            for (row, signal) in samples.chunks_mut(num_samples).zip(&signals) {
+                row[..signal.len()].copy_from_slice(signal);
+            }
+            let device = device.clone().autodiff();
+            let made = extractor.features(samples, num_samples, lens.to_vec(), num_frames, &device);
+            assert_eq!(made.dims(), [lens.len(), num_frames, config.num_mels]);
+            // Fused with what follows, as in a model.
+            let made: Vec<f32> = (made * 2.0 * 0.5).into_data().iter::<f32>().collect();
+            let rows = made.chunks(num_frames * config.num_mels).zip(lens);
+            let valid = rows.map(|(row, len)| {
+                let (valid, padding) = row.split_at(config.num_frames(len) * config.num_mels);
+                assert!(padding.iter().all(|x| *x == 0.0), "padding is 0");
+                valid.to_vec()
+            });
+            valid.collect::<Vec<_>>()
+        };
+        let (made, wider) = (on_device(72), on_device(104));
+        assert!(made == wider, "{preset}: padding changes features");
+        let host = LogMel::new(&config).expect("a preset has a meaning");
+        for (made, signal) in made.iter().zip(&signals) {
+            let want = host.compute(&mut host.scratch(), signal).data;
+            assert_eq!(made.len(), want.len());
+            for (got, want) in made.iter().zip(&want) {
+                assert!((got - want).abs() < 1e-4, "{preset}: {got} for {want}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_training_with_features_on_the_device_goes_as_with_the_hosts() {
+    let sandbox = Sandbox::with_tones();
+    let masks = sandbox.read("run.toml").replace("_masks = 0", "_masks = 2");
+    sandbox.write("run.toml", masks);
+    let losses = |on: &str| -> Vec<f64> {
+        let set = format!("data.features_on={on}");
+        let args = ["run.toml", "--out", on, "--set", &set, "--set", "train.epochs=1"];
+        let outcome =
+            sandbox.run("asr-train", &[&args[..], &["--device", "wgpu"]].concat()).succeeds();
+        assert_eq!(outcome.stderr.contains("features: on wgpu:0"), on == "device", "{outcome}");
+        let metrics = sandbox.read(&format!("{on}/metrics.jsonl"));
+        let record = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        metrics.lines().filter_map(|line| record(line)["loss"].as_f64()).collect()
+    };
+    let (host, device) = (losses("host"), losses("device"));
+    assert!(host.len() == device.len() && host.len() > 1, "{host:?} {device:?}");
+    for (host, device) in host.iter().zip(&device) {
+        assert!((host - device).abs() < 1e-2 * host, "{host} {device}");
+    }
+    // A run of the GPU's features is measured, and goes on, on a CPU.
+    sandbox.eval(&["device", "--manifest", "dev.jsonl"]).succeeds();
+    let outcome = sandbox.train(&["run.toml", "--out", "device"]).succeeds();
+    assert!(outcome.stderr.contains("resumed at step"), "{outcome}");
 }
 
 /// Loss and global gradient norm of one training step.

@@ -12,6 +12,7 @@ mod tones;
 
 // What a person does: train, evaluate, interrupt, resume.
 mod augment;
+mod features_on;
 mod interrupt_and_resume;
 mod start_and_export;
 mod tokens;

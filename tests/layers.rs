@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["audio", "device", "durable", "host", "interrupt", "text", "wording"],
     &["corpus", "features", "tokens"],
     &["augment"],
-    &["ctc", "data", "decode", "model", "optim", "schedule", "score"],
+    &["ctc", "data", "decode", "extract", "model", "optim", "schedule", "score"],
     &["doctor", "policy", "progress", "recognise"],
     &["config"],
     &["prepare"],

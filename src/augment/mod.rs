@@ -24,7 +24,7 @@ pub use config::{AugmentConfig, GainConfig, NoiseConfig, RirConfig};
 pub use error::AugmentError;
 pub use noise::{active_power, mix_at_snr};
 pub use rir::reverberate;
-pub use spec_augment::{MaskFill, SpecAugmentConfig};
+pub use spec_augment::{MaskFill, Masks, SpecAugmentConfig};
 
 /// What a generator is wanted for; each has numbers of its own, so that switching one kind of
 /// augmentation on leaves the others as they were.

@@ -4,6 +4,8 @@
 //! `time_masks_per_frame` times its frames, their width as `time_fraction` of them. The generator is
 //! passed in, so that the masks of an utterance are a function of whatever seeded it.
 
+use std::ops::Range;
+
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,29 @@ pub struct SpecAugmentConfig {
     pub time_fraction: f64,
     /// What masked features are set to: `"zero"` or `"mean"`.
     pub fill: MaskFill,
+}
+
+/// What is masked of one utterance; masks may be empty and may overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Masks {
+    /// Mel bands, over all of its frames.
+    pub bands: Vec<Range<usize>>,
+    /// Frames.
+    pub frames: Vec<Range<usize>>,
+}
+
+impl Masks {
+    /// Sets what is masked of `features` `[T, num_mels]`, those of the utterance that they were drawn for.
+    pub fn apply(&self, features: &mut [f32], num_mels: usize, fill: f32) {
+        for bands in &self.bands {
+            for frame in features.chunks_exact_mut(num_mels) {
+                frame[bands.clone()].fill(fill);
+            }
+        }
+        for frames in &self.frames {
+            features[frames.start * num_mels..frames.end * num_mels].fill(fill);
+        }
+    }
 }
 
 impl Default for SpecAugmentConfig {
@@ -104,30 +129,36 @@ impl SpecAugmentConfig {
         if self.time_width > 0 { share.min(self.time_width) } else { share }
     }
 
-    /// Masks `features` `[T, num_mels]` in place. Each width is uniform from 0 to the widest, each place
-    /// uniform.
-    pub fn apply(&self, features: &mut [f32], num_mels: usize, rng: &mut impl Rng) {
-        let num_frames = features.len() / num_mels;
+    /// The masks of an utterance. Each width is uniform from 0 to the widest, each place uniform.
+    pub fn draw(&self, num_frames: usize, num_mels: usize, rng: &mut impl Rng) -> Masks {
+        let mut masks = Masks::default();
         if num_frames == 0 {
-            return;
+            return masks;
         }
-        let fill = match self.fill {
-            MaskFill::Zero => 0.0,
-            MaskFill::Mean => mean(features),
+        let mut stretch = |widest: usize, len: usize| {
+            let width = rng.random_range(0..=widest as u32) as usize;
+            let first = rng.random_range(0..=(len - width) as u32) as usize;
+            first..first + width
         };
         for _ in 0..self.freq_masks {
-            let width = rng.random_range(0..=self.freq_width.min(num_mels) as u32) as usize;
-            let first = rng.random_range(0..=(num_mels - width) as u32) as usize;
-            for frame in features.chunks_exact_mut(num_mels) {
-                frame[first..first + width].fill(fill);
-            }
+            masks.bands.push(stretch(self.freq_width.min(num_mels), num_mels));
         }
-        let longest = self.longest_time_mask(num_frames) as u32;
+        let longest = self.longest_time_mask(num_frames);
         for _ in 0..self.num_time_masks(num_frames) {
-            let width = rng.random_range(0..=longest) as usize;
-            let first = rng.random_range(0..=(num_frames - width) as u32) as usize;
-            features[first * num_mels..(first + width) * num_mels].fill(fill);
+            masks.frames.push(stretch(longest, num_frames));
         }
+        masks
+    }
+
+    /// Masks `features` `[T, num_mels]` in place with what [`SpecAugmentConfig::draw`] draws.
+    pub fn apply(&self, features: &mut [f32], num_mels: usize, rng: &mut impl Rng) {
+        let num_frames = features.len() / num_mels;
+        let masks = self.draw(num_frames, num_mels, rng);
+        let fill = match self.fill {
+            MaskFill::Mean if num_frames > 0 => mean(features),
+            MaskFill::Mean | MaskFill::Zero => 0.0,
+        };
+        masks.apply(features, num_mels, fill);
     }
 }
 

@@ -167,6 +167,7 @@ impl From<TrainError> for Failure {
                 Self::new(RUNNING, error)
             }
             error @ (TrainError::Exists(_)
+            | TrainError::Extract(_)
             | TrainError::OtherConfig { .. }
             | TrainError::Output { .. }) => Self::new(USAGE, error),
             error @ TrainError::Diverged { .. } => Self::new(DIVERGED, error),

@@ -13,7 +13,8 @@ use thiserror::Error;
 
 use crate::augment::{AugmentConfig, AugmentError, SpecAugmentConfig};
 use crate::ctc::{CtcConfig, CtcConfigError};
-use crate::data::{DataConfig, DataError};
+use crate::data::{DataConfig, DataError, FeaturesOn};
+use crate::extract;
 use crate::features::{FeatureError, LogMelConfig};
 use crate::model::{ModelConfig, ModelConfigError};
 use crate::optim::{OptimConfig, OptimConfigError};
@@ -181,6 +182,9 @@ impl RunConfig {
         self.optim.validate()?;
         self.features.validate()?;
         self.tokens.validate()?;
+        if self.data.features_on == FeaturesOn::Device {
+            extract::settings(&self.features)?;
+        }
         self.data.validate()?;
         self.augment.validate()?;
         self.spec_augment.validate()?;

@@ -32,6 +32,18 @@ pub enum DurationMismatch {
     Warn,
 }
 
+/// Where log-mel features are computed. It changes them by rounding alone, and is no part of what they
+/// are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeaturesOn {
+    /// On the threads that prepare batches.
+    #[default]
+    Host,
+    /// On the GPU that the model is on; on a CPU this is the host.
+    Device,
+}
+
 /// Which recordings, and how they become batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -70,6 +82,8 @@ pub struct DataConfig {
     /// Training recordings that cannot be read any more during the run are left out, named and counted;
     /// more than this percentage of them (and more than one) ends the run.
     pub max_bad_percent: f64,
+    /// Where features are computed: `"host"` or `"device"`, which moves samples to the GPU instead.
+    pub features_on: FeaturesOn,
     /// Threads that prepare batches; 0 is one a core, at most 8.
     pub workers: usize,
     /// Batches made ready ahead.
@@ -101,6 +115,7 @@ impl Default for DataConfig {
             empty_text: EmptyText::Keep,
             duration_mismatch: DurationMismatch::Error,
             max_bad_percent: 1.0,
+            features_on: FeaturesOn::Host,
             workers: 0,
             prefetch_batches: 4,
             cache_audio_mb: 512,

@@ -24,8 +24,8 @@ pub mod sampler;
 mod shard_order;
 pub mod survey;
 
-pub use batch::Batch;
-pub use config::{DataConfig, DurationMismatch, EmptyText};
+pub use batch::{Batch, BatchInput, BatchWaveforms};
+pub use config::{DataConfig, DurationMismatch, EmptyText, FeaturesOn};
 pub use dataset::Dataset;
 pub use error::{DataError, Problem, Problems};
 pub use fault::Fault;

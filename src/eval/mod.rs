@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use thiserror::Error;
+use tracing::warn;
 
 use crate::config::{ConfigError, RunConfig};
 use crate::data::DataError;
+use crate::extract::Extractor;
 use crate::model::AcousticModel;
 use crate::policy::{Checkpoint, CheckpointError, Link, load_weights, resolve};
 use crate::prepare::evaluation_set;
 use crate::progress::Screen;
-use crate::recognise::recognise;
+use crate::recognise::{extractor, recognise};
 use crate::score::CorpusScore;
 use crate::tokens::{Tokens, TokensError};
 
@@ -54,6 +56,7 @@ pub struct Recogniser {
     pub checkpoint: PathBuf,
     model: AcousticModel,
     tokens: Tokens,
+    extractor: Option<Arc<Extractor>>,
     device: Device,
     device_name: String,
 }
@@ -67,11 +70,15 @@ impl Recogniser {
     pub fn load(path: &Path, device: Device, device_name: String) -> Result<Self, EvalError> {
         let directory = resolve(path, Link::Best)?;
         let checkpoint = Checkpoint::read(&directory)?;
-        let config = RunConfig::from_saved(&directory.join("config.toml"), &checkpoint.config)?;
+        let mut config = RunConfig::from_saved(&directory.join("config.toml"), &checkpoint.config)?;
         let tokens = Tokens::parse(&checkpoint.tokens, &directory.join("tokens.txt"))?;
         let fresh = config.model.init(config.features.num_mels, tokens.num_classes(), &device);
         let model = load_weights(fresh, checkpoint.model)?;
-        Ok(Self { config, checkpoint: directory, model, tokens, device, device_name })
+        // A checkpoint is measured wherever it can be: the host computes any features.
+        let extractor = extractor(&mut config.data, &config.features, &device)
+            .inspect_err(|error| warn!("features on the host: {error}"))
+            .unwrap_or(None);
+        Ok(Self { config, checkpoint: directory, model, tokens, extractor, device, device_name })
     }
 
     /// Recognises the utterances of `manifest`, and writes `hyp.trn`, `ref.trn`, `per_utt.csv` and
@@ -94,7 +101,8 @@ impl Recogniser {
             screen.print(&format!("{}: {remark}", manifest.display()));
         }
         let dataset = Arc::new(dataset);
-        let found = recognise(&self.model, &self.tokens, &dataset, &self.device)?;
+        let found =
+            recognise(&self.model, &self.tokens, &dataset, &self.device, self.extractor.as_ref())?;
         let normalizer = self.config.data.normalizer;
         let scored: Vec<ScoredUtterance> = dataset
             .items()

@@ -21,6 +21,7 @@ mod signal;
 #[cfg(test)]
 mod signals;
 mod spectrum;
+mod tables;
 mod window;
 
 pub use config::{Edges, FeatureError, Log, LogMelConfig, Normalize, PreemphasisOver, Spectrum};

@@ -8,6 +8,7 @@ use thiserror::Error;
 use crate::config::{ConfigError, InvalidConfig};
 use crate::ctc::TargetsError;
 use crate::data::{DataError, LengthsError};
+use crate::extract::ExtractError;
 use crate::policy::{CheckpointError, SourceError};
 use crate::prepare::PrepareError;
 use crate::progress::MetricsError;
@@ -31,6 +32,9 @@ pub enum TrainError {
     /// The loss cannot take some targets.
     #[error(transparent)]
     Targets(#[from] TargetsError),
+    /// The device does not compute the features.
+    #[error(transparent)]
+    Extract(#[from] ExtractError),
     /// A recording changed or vanished during the run.
     #[error(transparent)]
     Data(#[from] DataError),

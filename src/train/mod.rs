@@ -13,11 +13,13 @@ use std::time::Instant;
 use burn::tensor::Device;
 
 use crate::config::RunConfig;
-use crate::data::{Batch, Cursor, Padding, TrainLoader};
+use crate::data::{Batch, Cursor, DataConfig, FeaturesOn, Padding, TrainLoader};
+use crate::extract::Extractor;
 use crate::interrupt::Interrupt;
 use crate::policy::Link;
 use crate::prepare::{Prepared, prepare};
 use crate::progress::{MetricsLog, Screen};
+use crate::recognise;
 use crate::schedule::Schedule;
 use crate::wording::counted;
 
@@ -73,7 +75,9 @@ pub fn train(
     let began = resumed.as_ref().and_then(|resumed| resumed.lengths.as_ref());
     // A CPU compiles nothing for a shape, so nothing but padding is lost by having many.
     let padding = if options.is_cpu() { Padding::Longest } else { Padding::Bucket };
-    let (prepared, lengths) = prepare(config, saved_tokens, began, padding, screen)?;
+    let (extractor, data) = extractor(config, options, screen)?;
+    let config_here = RunConfig { data, ..config.clone() };
+    let (prepared, lengths) = prepare(&config_here, saved_tokens, began, padding, screen)?;
     for summary in &prepared.summaries {
         screen.print(&summary.lines());
     }
@@ -86,7 +90,7 @@ pub fn train(
     run_dir::describe(&options.out, config, &prepared.tokens, &lengths)?;
     drop(lengths);
     let resumed = resumed.map(|resumed| resumed.checkpoint);
-    let mut session = Session::start(config, &prepared, options, resumed)?;
+    let mut session = Session::start(config, &prepared, options, extractor, resumed)?;
     let mut metrics =
         MetricsLog::open_resumed(&options.out.join("metrics.jsonl"), session.progress.step)?;
     screen.print(&session.introduction(total_steps, steps_per_epoch));
@@ -158,6 +162,28 @@ pub fn train(
         screen.print(&left_out(&prepared, &batches));
     }
     Ok(Outcome::Finished)
+}
+
+/// What computes features on the device, if anything does, and where batches are to be made for. What is
+/// saved with the run stays as it was asked for: it may go on elsewhere.
+fn extractor(
+    config: &RunConfig,
+    options: &TrainOptions,
+    screen: &Screen,
+) -> Result<(Option<Arc<Extractor>>, DataConfig), TrainError> {
+    let mut data = config.data.clone();
+    let extractor = recognise::extractor(&mut data, &config.features, &options.device)?;
+    match &extractor {
+        Some(extractor) => {
+            let (name, precision) = (&options.device_name, extractor.precision());
+            screen.print(&format!("features: on {name}, in {precision}"));
+        }
+        None if config.data.features_on == FeaturesOn::Device => {
+            screen.print("features: on the host, for there is no device beside the CPU");
+        }
+        None => {}
+    }
+    Ok((extractor, data))
 }
 
 /// Whether the step from the batch at `first` up to the one at `next` completed an epoch that asks

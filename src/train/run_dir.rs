@@ -48,6 +48,7 @@ const FREE_KEYS: &[&str] = &[
     "train.validate_every",
     "train.show_pairs",
     "data.test",
+    "data.features_on",
     "data.workers",
     "data.prefetch_batches",
     "data.cache_audio_mb",

@@ -1,6 +1,7 @@
 //! The state of a run between steps: model, optimiser, place, and what is shown of them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
@@ -11,6 +12,7 @@ use super::step::StepOutcome;
 use super::{TrainError, TrainOptions};
 use crate::config::RunConfig;
 use crate::data::Cursor;
+use crate::extract::Extractor;
 use crate::model::{AcousticModel, Pass};
 use crate::optim::with_stable_ids;
 use crate::policy::{
@@ -29,6 +31,8 @@ pub(super) struct Session {
     pub tokens: Tokens,
     pub progress: Progress,
     pub max_grad_norm: f64,
+    /// What computes features on the device; none where the host does.
+    pub extractor: Option<Arc<Extractor>>,
     /// The cores that the micro-batches of a step share; none on a GPU.
     pub cores: Option<Cores>,
     optimizer: ModuleOptimizer,
@@ -96,6 +100,7 @@ impl Session {
         config: &RunConfig,
         prepared: &Prepared,
         options: &TrainOptions,
+        extractor: Option<Arc<Extractor>>,
         resumed: Option<Checkpoint>,
     ) -> Result<Self, TrainError> {
         let device = options.device.clone();
@@ -107,6 +112,7 @@ impl Session {
             options.is_cpu().then(|| Cores::shared_by(config.optim.accumulate)).transpose()?;
         let mut session = Self {
             model: with_stable_ids(model),
+            extractor,
             cores,
             device,
             tokens: prepared.tokens.clone(),
@@ -162,7 +168,13 @@ impl Session {
         prepared: &Prepared,
         last: Cursor,
     ) -> Result<Validation, TrainError> {
-        let found = recognise(&self.model.valid(), &self.tokens, &prepared.dev, &self.device)?;
+        let found = recognise(
+            &self.model.valid(),
+            &self.tokens,
+            &prepared.dev,
+            &self.device,
+            self.extractor.as_ref(),
+        )?;
         let normalizer = self.config.data.normalizer;
         let mut score = CorpusScore::default();
         let mut pairs = Vec::new();

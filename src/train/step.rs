@@ -15,7 +15,6 @@ use crate::optim::{clip, global_norm};
 use crate::policy::Progress;
 use crate::progress::Screen;
 use crate::recognise::{problem, upload, values};
-use crate::tokens::Tokens;
 
 /// Utterances named when a step is not finite.
 const SHOWN: usize = 8;
@@ -114,17 +113,16 @@ struct Part {
 /// copy of the model that shares its weights but not its graph; a GPU queues them by itself.
 fn run_micro_batches(session: &Session, batches: Vec<Batch>, objective: Objective) -> Vec<Part> {
     let jobs: Vec<(Batch, Pass)> = batches.into_iter().zip(session.passes()).collect();
-    let tokens = &session.tokens;
     match &session.cores {
         Some(cores) if jobs.len() > 1 => {
             let device = session.device.clone().autodiff();
             let jobs = jobs
                 .into_iter()
                 .map(|(batch, pass)| (session.model.clone().fork(&device), batch, pass));
-            cores.run(jobs, |(model, batch, pass)| run_one(&model, tokens, batch, pass, objective))
+            cores.run(jobs, |(model, batch, pass)| run_one(&model, session, batch, pass, objective))
         }
         _ => {
-            let run = |(batch, pass)| run_one(&session.model, tokens, batch, pass, objective);
+            let run = |(batch, pass)| run_one(&session.model, session, batch, pass, objective);
             jobs.into_iter().map(run).collect()
         }
     }
@@ -133,17 +131,17 @@ fn run_micro_batches(session: &Session, batches: Vec<Batch>, objective: Objectiv
 /// Forward, CTC and backward of one micro-batch.
 fn run_one(
     model: &AcousticModel,
-    tokens: &Tokens,
+    session: &Session,
     batch: Batch,
     mut pass: Pass,
     objective: Objective,
 ) -> Part {
     let device = model.devices().remove(0);
-    let (features, batch) = upload(batch, &device);
+    let (features, batch) = upload(batch, &device, session.extractor.as_ref());
     let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &mut pass);
     let divergence =
         (objective.weight > 0.0).then(|| consistency(logits.clone(), &frame_lens).sum());
-    let problem = Arc::new(problem(&logits, frame_lens, &batch.labels, tokens));
+    let problem = Arc::new(problem(&logits, frame_lens, &batch.labels, &session.tokens));
     let infeasible: Vec<bool> = (0..batch.len()).map(|row| !problem.is_feasible(row)).collect();
     let mut nll = ctc_loss(logits, problem);
     if infeasible.contains(&true) {

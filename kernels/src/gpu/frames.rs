@@ -36,7 +36,7 @@ pub(super) const fn scratch_words(class: FrameClass) -> usize {
 }
 
 #[cube]
-pub(super) fn is_finite(x: f32) -> bool {
+pub(crate) fn is_finite(x: f32) -> bool {
     (u32::reinterpret(x) & EXPONENT_BITS) != EXPONENT_BITS
 }
 
@@ -72,6 +72,13 @@ pub(super) fn ln_1p(x: f32) -> f32 {
             + q * (0.2f32
                 + q * (1.0f32 / 7.0f32 + q * (1.0f32 / 9.0f32 + q * (1.0f32 / 11.0f32)))));
     f32::cast_from(y.e) * std::f32::consts::LN_2 + 2.0f32 * (s + s * tail)
+}
+
+/// `ln x` of a normal `x > 0`.
+#[cube]
+pub(crate) fn ln(x: f32) -> f32 {
+    let y = normalized(x, 0i32);
+    f32::cast_from(y.e) * std::f32::consts::LN_2 + ln_1p(y.m - 1.0f32)
 }
 
 /// `e^-|x|`, which is 0 long before an infinity could take part.

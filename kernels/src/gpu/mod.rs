@@ -29,5 +29,6 @@ mod total;
 pub use capacity::{Capacity, LongTargets, Path};
 pub use error::CtcError;
 pub use exchange::Lanes;
+pub(crate) use frames::{is_finite, ln};
 pub use launch::{Gradient, Outputs, check, ctc};
 pub use logits::LogitsType;

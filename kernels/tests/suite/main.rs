@@ -11,5 +11,6 @@ mod goldens;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod laws;
+mod log_mel;
 #[cfg(feature = "wgpu")]
 mod wgpu;
