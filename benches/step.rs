@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use asr::ctc::ctc_loss;
 use asr::device::{DeviceName, open_gpu};
-use asr::model::{AcousticModel, Pass};
+use asr::model::{AcousticModel, ModelConfig, Pass};
 use asr::optim::{OptimConfig, clip, global_norm, with_stable_ids};
 use asr::policy::Source;
 use asr::recognise::{problem, values};
@@ -41,7 +41,8 @@ fn main() -> Result<(), Failure> {
 
     let source = Source::open(directory)?;
     let tokens = Tokens::load(&directory.join("tokens.txt"))?;
-    let config = source.describe()?.model.ok_or("the directory describes no model")?;
+    let described = source.describe()?.model.ok_or("the directory describes no model")?;
+    let config = ModelConfig { dropout: 0.0, attention_dropout: 0.0, ..described };
     let batch = Batch::read(&directory.join("batch.safetensors"))?;
     let model = config.init(batch.shape[2], tokens.num_classes(), &device.clone().autodiff());
     let (model, started) = source.start(model, &tokens)?;
