@@ -1,11 +1,12 @@
 //! Training steps and recognition of one batch, for scripts/bench_step.py: one JSON object on stdout.
 //!
-//!     cargo bench --bench step -- DIR [device=cpu|cuda:0] [checked=5] [timed=20]
+//!     cargo bench --bench step -- DIR [device=cpu|cuda:0] [checked=5] [timed=20] [split=1]
 //!
 //! DIR is a Hugging Face directory with `tokens.txt` and `batch.safetensors`: `features` `[B, T, F]`, f32,
 //! and `labels` `[B, U]`, i64, no row padded. The losses of the first steps are told, for the script to hold
 //! them to PyTorch's from the same weights; the steps after those are timed, from the features in host
-//! memory to the loss read back.
+//! memory to the loss read back. With `split` a step's batch is shared out as `asr-train` does with
+//! `optim.accumulate` batches on a CPU: each part has cores of its own, and batch statistics of its own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use asr::optim::{OptimConfig, clip, global_norm, with_stable_ids};
 use asr::policy::Source;
 use asr::recognise::{problem, values};
 use asr::tokens::Tokens;
+use asr::train::Cores;
 use burn::module::Module;
-use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::optim::{GradientsAccumulator, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use safetensors::SafeTensors;
 
@@ -34,6 +36,7 @@ fn main() -> Result<(), Failure> {
         |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let count = |key, default| option(key).map_or(Ok(default), str::parse::<usize>);
     let (num_checked, num_timed) = (count("checked", 5)?, count("timed", 20)?);
+    let split = count("split", 1)?;
     let device = match option("device").unwrap_or("cpu").parse()? {
         DeviceName::Gpu { api, index } => open_gpu(api, index)?,
         DeviceName::Auto | DeviceName::Cpu => Device::flex(),
@@ -44,19 +47,26 @@ fn main() -> Result<(), Failure> {
     let described = source.describe()?.model.ok_or("the directory describes no model")?;
     let config = ModelConfig { dropout: 0.0, attention_dropout: 0.0, ..described };
     let batch = Batch::read(&directory.join("batch.safetensors"))?;
+    let parts = batch.split(split);
     let model = config.init(batch.shape[2], tokens.num_classes(), &device.clone().autodiff());
     let (model, started) = source.start(model, &tokens)?;
     if let Some(why) = started.new_head {
         return Err(format!("the head is not that of the weights: {why}").into());
     }
     let optim = OptimConfig { weight_decay: 0.0, ..OptimConfig::default() };
-    let mut training =
-        Training { model: with_stable_ids(model), optimizer: optim.init(), optim, tokens, device };
+    let mut training = Training {
+        model: with_stable_ids(model),
+        optimizer: optim.init(),
+        optim,
+        tokens,
+        device,
+        cores: Cores::shared_by(split)?,
+    };
 
     let start = Instant::now();
-    let mut losses = vec![training.step(&batch)];
+    let mut losses = vec![training.step(&parts)];
     let first_step_s = start.elapsed().as_secs_f64();
-    losses.extend((1..num_checked).map(|_| training.step(&batch)));
+    losses.extend((1..num_checked).map(|_| training.step(&parts)));
     let times_ms = |work: &mut dyn FnMut()| -> Vec<f64> {
         let mut timed = || {
             let start = Instant::now();
@@ -66,7 +76,7 @@ fn main() -> Result<(), Failure> {
         (0..num_timed).map(|_| timed()).collect()
     };
     let step_ms = times_ms(&mut || {
-        training.step(&batch);
+        training.step(&parts);
     });
     let inference = training.model.valid();
     training.recognise(&inference, &batch);
@@ -110,6 +120,19 @@ impl Batch {
         Ok(Batch { features, shape, labels })
     }
 
+    /// The rows in `count` batches.
+    fn split(&self, count: usize) -> Vec<Batch> {
+        let [num_rows, num_frames, num_mels] = self.shape;
+        let rows = num_rows.div_ceil(count);
+        let features = self.features.chunks(rows * num_frames * num_mels);
+        let parts = features.zip(self.labels.chunks(rows)).map(|(features, labels)| Batch {
+            features: features.to_vec(),
+            shape: [labels.len(), num_frames, num_mels],
+            labels: labels.to_vec(),
+        });
+        parts.collect()
+    }
+
     fn upload(&self, device: &Device) -> Tensor<3> {
         Tensor::from_data(TensorData::new(self.features.clone(), self.shape), device)
     }
@@ -125,26 +148,50 @@ struct Training {
     optim: OptimConfig,
     tokens: Tokens,
     device: Device,
+    cores: Cores,
 }
 
 impl Training {
-    /// What `asr-train` does in a step of one batch; returns the loss before it, in nats a label.
-    fn step(&mut self, batch: &Batch) -> f64 {
-        let mut pass = Pass::training(1);
-        let features = batch.upload(&self.device.clone().autodiff());
-        let (logits, lens) = self.model.forward(features, &batch.frame_lens(), &mut pass);
-        let problem = Arc::new(problem(&logits, lens, &batch.labels, &self.tokens));
-        let num_labels: usize = batch.labels.iter().map(Vec::len).sum();
-        let nll = ctc_loss(logits, problem).sum() / num_labels as f64;
-        let grads = GradientsParams::from_grads(nll.backward(), &self.model);
+    /// What `asr-train` does in a step of `parts`; returns the loss before it, in nats a label.
+    fn step(&mut self, parts: &[Batch]) -> f64 {
+        let num_labels: usize = parts.iter().flat_map(|part| &part.labels).map(Vec::len).sum();
+        let device = self.device.clone().autodiff();
+        let done = if let [whole] = parts {
+            vec![self.forward_backward(&self.model, whole, num_labels)]
+        } else {
+            let jobs = parts.iter().map(|part| (self.model.clone().fork(&device), part));
+            self.cores.run(jobs, |(model, part)| self.forward_backward(&model, part, num_labels))
+        };
+        let mut accumulator = GradientsAccumulator::new();
+        let (mut losses, mut passes) = (Vec::new(), Vec::new());
+        for (grads, loss, pass) in done {
+            accumulator.accumulate(&self.model, grads);
+            losses.push(loss);
+            passes.push(pass);
+        }
+        let grads = accumulator.grads();
         let norm = global_norm(&grads, &self.model).expect("there are gradients");
-        let read = values(Tensor::cat(vec![nll.inner(), norm], 0));
-        let max_norm = self.optim.max_grad_norm;
-        let grads = clip(grads, &self.model, f64::from(read[1]), max_norm);
+        let read = values(Tensor::cat(vec![Tensor::cat(losses, 0).sum(), norm], 0));
+        let grads = clip(grads, &self.model, f64::from(read[1]), self.optim.max_grad_norm);
         let model = self.model.clone();
         self.model = self.optimizer.step(self.optim.learning_rate, model, grads);
-        self.model.absorb(&[pass]);
+        self.model.absorb(&passes);
         f64::from(read[0])
+    }
+
+    fn forward_backward(
+        &self,
+        model: &AcousticModel,
+        batch: &Batch,
+        num_labels: usize,
+    ) -> (GradientsParams, Tensor<1>, Pass) {
+        let mut pass = Pass::training(1);
+        let features = batch.upload(&self.device.clone().autodiff());
+        let (logits, lens) = model.forward(features, &batch.frame_lens(), &mut pass);
+        let problem = Arc::new(problem(&logits, lens, &batch.labels, &self.tokens));
+        let nll = ctc_loss(logits, problem).sum() / num_labels as f64;
+        let grads = GradientsParams::from_grads(nll.backward(), model);
+        (grads, nll.inner(), pass)
     }
 
     /// From the features to the best class of each frame, read back.

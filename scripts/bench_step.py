@@ -7,7 +7,8 @@
 `ParakeetForCTC` of Hugging Face is made with random weights and saved; ours (`cargo bench --bench step`,
 or the program that --ours names) starts from that directory. First the losses of the first steps of AdamW
 are compared, then the steps after them are timed, each from features in host memory to the loss read
-back: forward, CTC, backward, clipping, update. No dropout on either side. PyTorch runs in f32, on CUDA
+back: forward, CTC, backward, clipping, update. On a CPU ours also runs as `asr-train` does with
+`optim.accumulate`: the batch in parts side by side, a share of the threads each. No dropout on either side. PyTorch runs in f32, on CUDA
 with TF32 products as well as under bf16 autocast (--autocast) and compiled (--compile) if asked.
 """
 
@@ -70,6 +71,10 @@ def run(arguments, scratch):
     }
     # In turns on a shared machine: ours, theirs, ours.
     rows["ours"] = [ours(arguments, scratch)]
+    names = ["ours"]
+    if arguments.device == "cpu":
+        names.append(f"ours in {arguments.threads} parts")
+        rows[names[-1]] = [ours(arguments, scratch, arguments.threads)]
     kinds = [("torch", False, False)]
     if arguments.autocast:
         kinds.append(("torch bf16", True, False))
@@ -77,7 +82,8 @@ def run(arguments, scratch):
         kinds += [("torch compiled", False, True)] + [("torch bf16 compiled", True, True)] * arguments.autocast
     for name, autocast, compiled in kinds:
         rows[name] = theirs(arguments, make(), features, labels, autocast, compiled)
-    rows["ours"].append(ours(arguments, scratch))
+    for name, split in zip(names, [1, arguments.threads]):
+        rows[name].append(ours(arguments, scratch, split))
     for mine in rows["ours"]:
         pairs = list(zip(mine["losses"], rows["torch"]["losses"], strict=True))
         worst = max(abs(a - b) / abs(b) for a, b in pairs)
@@ -88,7 +94,7 @@ def run(arguments, scratch):
     print(f"{rows['ours'][0]['parameters'] / 1e6:.2f} M parameters, {arguments.batch} x {arguments.seconds:g} s, {where}")
     print(f"losses of {CHECKED} steps agree within {worst:.1e}: {pairs[0][0]:.4f} to {pairs[-1][0]:.4f}")
     audio_s = arguments.batch * arguments.seconds
-    for name in ["ours", *(name for name, *_ in kinds)]:
+    for name in [*names, *(name for name, *_ in kinds)]:
         found = rows[name] if isinstance(rows[name], list) else [rows[name]]
         for kind in ["step_ms", "recognise_ms"]:
             times = [ms for part in found for ms in part[kind]]
@@ -129,10 +135,10 @@ def batch_of(arguments, scratch, model):
     return features, labels
 
 
-def ours(arguments, scratch):
+def ours(arguments, scratch, split=1):
     cargo = ["cargo", "bench", "-q", "--bench", "step", "--"]
     device = "cuda:0" if arguments.device.startswith("cuda") else "cpu"
-    words = [scratch, f"device={device}", f"checked={CHECKED}", f"timed={arguments.timed}"]
+    words = [scratch, f"device={device}", f"checked={CHECKED}", f"timed={arguments.timed}", f"split={split}"]
     command = [str(word) for word in [*([arguments.ours] if arguments.ours else cargo), *words]]
     return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout)
 

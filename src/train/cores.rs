@@ -5,7 +5,8 @@
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-pub(super) struct Cores {
+/// Pools of threads, one a job that runs at a time.
+pub struct Cores {
     shares: Vec<ThreadPool>,
 }
 

@@ -23,6 +23,7 @@ use crate::recognise;
 use crate::schedule::Schedule;
 use crate::wording::counted;
 
+pub use cores::Cores;
 pub use error::TrainError;
 pub use run_dir::Resume;
 use session::{Interval, Session};
