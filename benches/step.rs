@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use asr::cores::Cores;
 use asr::ctc::ctc_loss;
 use asr::device::{DeviceName, open_gpu};
 use asr::model::{AcousticModel, ModelConfig, Pass};
@@ -19,7 +20,6 @@ use asr::optim::{OptimConfig, clip, global_norm, with_stable_ids};
 use asr::policy::Source;
 use asr::recognise::{problem, values};
 use asr::tokens::Tokens;
-use asr::train::Cores;
 use burn::module::Module;
 use burn::optim::{GradientsAccumulator, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Int, Tensor, TensorData};

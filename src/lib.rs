@@ -11,6 +11,7 @@ pub mod audio;
 pub mod augment;
 pub mod cli;
 pub mod config;
+pub mod cores;
 pub mod corpus;
 pub mod ctc;
 pub mod data;

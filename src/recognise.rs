@@ -6,15 +6,19 @@ use std::time::Instant;
 use asr_kernels::Problem;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use crate::cores::Cores;
 use crate::ctc::ctc_loss;
 use crate::data::{
     Batch, BatchInput, BatchWaveforms, DataConfig, DataError, Dataset, EvalLoader, FeaturesOn,
 };
-use crate::decode::{BlankCount, greedy};
+use crate::decode::{BlankCount, Greedy, greedy};
 use crate::extract::{ExtractError, Extractor, mask};
 use crate::features::LogMelConfig;
 use crate::model::{AcousticModel, Pass};
 use crate::tokens::Tokens;
+
+/// Batches that a CPU recognises side by side, at most; each holds activations of its own.
+const AT_ONCE: usize = 4;
 
 /// What a model made of a dataset.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +43,23 @@ impl Recognition {
     /// Mean loss per label in nats; `None` if no utterance was feasible.
     pub fn loss(&self) -> Option<f64> {
         (self.labels > 0).then(|| self.nll / self.labels as f64)
+    }
+
+    fn add(&mut self, heard: Heard, tokens: &Tokens) {
+        let Heard { batch, problem, nll, decoded } = heard;
+        self.audio_s += batch.audio_s;
+        self.blanks += decoded.blanks;
+        for (row, (utterance, labels)) in batch.utterances.iter().zip(decoded.labels).enumerate() {
+            let labels: Vec<u32> = labels.into_iter().map(|label| label as u32).collect();
+            // A piece that starts a word need not come first.
+            self.hypotheses[*utterance] = tokens.decode(&labels).trim().to_owned();
+            if problem.is_feasible(row) {
+                self.nll += f64::from(nll[row]);
+                self.labels += batch.labels[row].len().max(1);
+            } else {
+                self.infeasible += 1;
+            }
+        }
     }
 }
 
@@ -79,22 +100,43 @@ pub fn recognise(
         hypotheses: vec![String::new(); dataset.items().len()],
         ..Default::default()
     };
-    for batch in EvalLoader::new(Arc::clone(dataset))? {
-        let (features, batch) = upload(batch?, device, extractor);
-        add_batch(&mut recognition, model, tokens, features, batch);
+    // A batch gains little from a second core. Without threads one waits for the other, and a GPU
+    // queues what one thread gives it.
+    let is_cpu = *device == Device::flex();
+    let cores = is_cpu.then(|| Cores::shared_by(AT_ONCE).ok()).flatten();
+    let mut batches = EvalLoader::new(Arc::clone(dataset))?;
+    loop {
+        let at_once = cores.as_ref().map_or(1, Cores::num_shares);
+        let round = batches.by_ref().take(at_once).collect::<Result<Vec<Batch>, _>>()?;
+        if round.is_empty() {
+            break;
+        }
+        let hear = |batch| {
+            let (features, batch) = upload(batch, device, extractor);
+            hear(model, tokens, features, batch)
+        };
+        let heard = match &cores {
+            Some(cores) => cores.run(round, hear),
+            None => round.into_iter().map(hear).collect(),
+        };
+        for heard in heard {
+            recognition.add(heard, tokens);
+        }
     }
     recognition.compute_s = start.elapsed().as_secs_f64();
     Ok(recognition)
 }
 
-fn add_batch(
-    sum: &mut Recognition,
-    model: &AcousticModel,
-    tokens: &Tokens,
-    features: Tensor<3>,
+/// What a model made of a batch.
+struct Heard {
     batch: Batch,
-) {
-    sum.audio_s += batch.audio_s;
+    problem: Arc<Problem>,
+    /// Of each row, in nats.
+    nll: Vec<f32>,
+    decoded: Greedy<i64>,
+}
+
+fn hear(model: &AcousticModel, tokens: &Tokens, features: Tensor<3>, batch: Batch) -> Heard {
     let (logits, frame_lens) = model.forward(features, &batch.frame_lens, &mut Pass::inference());
     let best: Tensor<2, Int> =
         without(logits.clone(), &tokens.silent_classes()).argmax(2).squeeze_dim(2);
@@ -105,18 +147,7 @@ fn add_batch(
     let best: Vec<i64> = best.into_data().iter::<i64>().collect();
     let decoded = greedy(&best, num_frames, &frame_lens, i64::from(tokens.blank()))
         .expect("the model's lengths lie within its logits");
-    sum.blanks += decoded.blanks;
-    for (row, (utterance, labels)) in batch.utterances.iter().zip(decoded.labels).enumerate() {
-        let labels: Vec<u32> = labels.into_iter().map(|label| label as u32).collect();
-        // A piece that starts a word need not come first.
-        sum.hypotheses[*utterance] = tokens.decode(&labels).trim().to_owned();
-        if problem.is_feasible(row) {
-            sum.nll += f64::from(nll[row]);
-            sum.labels += batch.labels[row].len().max(1);
-        } else {
-            sum.infeasible += 1;
-        }
-    }
+    Heard { batch, problem, nll, decoded }
 }
 
 /// Logits by which no frame is of one of `classes`, such as `<unk>` of a tokenizer's file.

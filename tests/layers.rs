@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// From the bottom up. Modules of one rank do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["audio", "device", "durable", "host", "interrupt", "text", "wording"],
+    &["audio", "cores", "device", "durable", "host", "interrupt", "text", "wording"],
     &["corpus", "features", "tokens"],
     &["augment"],
     &["ctc", "data", "decode", "extract", "model", "optim", "schedule", "score"],

@@ -1,6 +1,5 @@
 //! Training: prepare the data, then steps, validations and checkpoints until the run is done.
 
-mod cores;
 mod error;
 mod run_dir;
 mod session;
@@ -23,7 +22,6 @@ use crate::recognise;
 use crate::schedule::Schedule;
 use crate::wording::counted;
 
-pub use cores::Cores;
 pub use error::TrainError;
 pub use run_dir::Resume;
 use session::{Interval, Session};

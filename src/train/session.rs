@@ -7,10 +7,10 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Bytes, Device};
 
-use super::cores::Cores;
 use super::step::StepOutcome;
 use super::{TrainError, TrainOptions};
 use crate::config::RunConfig;
+use crate::cores::Cores;
 use crate::data::Cursor;
 use crate::extract::Extractor;
 use crate::model::{AcousticModel, Pass};

@@ -28,6 +28,11 @@ impl Cores {
         Ok(Self { shares: (0..num_shares).map(|_| share()).collect::<Result<_, _>>()? })
     }
 
+    /// Jobs that run at a time.
+    pub fn num_shares(&self) -> usize {
+        self.shares.len()
+    }
+
     /// Runs every job, one at a time on each share; results come in the order of the jobs.
     pub fn run<J: Send, R: Send>(
         &self,
