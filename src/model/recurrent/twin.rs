@@ -150,17 +150,23 @@ fn problems() -> Vec<Problem> {
     problems
 }
 
-/// Too large for finite differences.
+/// Too large for finite differences: some that are large, and random shapes.
 fn large_problems() -> Vec<Problem> {
-    [Cell::Lstm, Cell::Gru]
-        .into_iter()
-        .flat_map(|cell| {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let mut problems = Vec::new();
+    for cell in [Cell::Lstm, Cell::Gru] {
+        for (lens, frames, hidden, size) in
             [(&[70, 31, 70, 1, 0][..], 77, 40, 2.0), (&[200], 200, 64, 1e3), (&[3; 9], 3, 24, 2.0)]
-                .map(|(lens, frames, hidden, size)| {
-                    Problem::random(cell, lens, frames, hidden, size)
-                })
-        })
-        .collect()
+        {
+            problems.push(Problem::random(cell, lens, frames, hidden, size));
+        }
+        for _ in 0..20 {
+            let (b, frames) = (rng.random_range(1..12), rng.random_range(1..30));
+            let lens: Vec<usize> = (0..b).map(|_| rng.random_range(0..=frames)).collect();
+            problems.push(Problem::random(cell, &lens, frames, rng.random_range(1..50), 3.0));
+        }
+    }
+    problems
 }
 
 fn assert_close(got: &[f32], want: &[f64], what: &str) {
