@@ -139,3 +139,51 @@ fn what_cannot_be_exported_is_told_and_nothing_is_overwritten_or_left() {
     assert!(!sandbox.path("out").exists());
     assert_eq!(names(&sandbox, "taken"), ["file"]);
 }
+
+#[test]
+fn other_encoders_train_resume_and_start_runs_and_are_not_taken_for_parakeets() {
+    let sandbox = Sandbox::with_trained_run();
+    sandbox.run("asr-train", &["export", "run", "parakeet"]).succeeds();
+    fs::copy(sandbox.path("run/checkpoints/best/model.safetensors"), sandbox.path("w.safetensors"))
+        .unwrap();
+    for (out, set, value, theirs) in [
+        ("gru", "model.encoder=gru", "model.encoder = \"gru\"", "conformer"),
+        ("lstm", "model.encoder=lstm", "model.encoder = \"lstm\"", "conformer"),
+        ("layer", "model.conv_norm=layer", "model.conv_norm = \"layer\"", "batch"),
+    ] {
+        let steps = |count| format!("train.max_steps={count}");
+        let train = |more: &[&str]| {
+            let args = ["run.toml", "--out", out, "--set", set];
+            sandbox.train(&[&args[..], more].concat())
+        };
+        let warm = ["--set", "schedule.warmup_steps=1", "--set"];
+        train(&[&warm[..], &[&steps(2)]].concat()).succeeds();
+        let outcome = train(&[&warm[..], &[&steps(3)]].concat()).succeeds();
+        assert!(outcome.stderr.contains("resumed at step 2"), "{outcome}");
+
+        let hf = format!("{out}-hf");
+        sandbox
+            .run("asr-train", &["export", out, &hf])
+            .fails(2, &[value, &format!("has \"{theirs}\"; train with that")]);
+        assert!(!sandbox.path(&hf).exists());
+        let started = format!("{out}-more");
+        let from = |source: &str, more: &[&str]| {
+            sandbox.write("more.toml", config_without_sizes(source));
+            let quick = ["--set", "train.max_steps=2", "--set", "schedule.warmup_steps=1"];
+            sandbox.train(&[&["more.toml", "--out", &started], &quick[..], more].concat())
+        };
+        from("parakeet", &["--set", set])
+            .fails(2, &[&format!("have \"{theirs}\""), "leave the key out"]);
+        // A bare file has names alone.
+        let bare =
+            ["run.toml", "--out", &started, "--set", "init_from=w.safetensors", "--set", set];
+        sandbox.train(&bare).fails(2, &["missing: ", "unexpected: "]);
+        // What the config leaves out, the encoder among it, comes from the run.
+        let outcome = from(out, &[]).succeeds();
+        assert!(outcome.stderr.contains("tensors matched, none missing"), "{outcome}");
+        assert!(
+            sandbox.read(&format!("{started}/config.toml")).contains(&value["model.".len()..]),
+            "{outcome}"
+        );
+    }
+}

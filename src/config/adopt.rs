@@ -128,6 +128,9 @@ mod tests {
         let text = "init_from = \"weights\"\n";
         for (set, words) in [
             ("model.hidden_size=128", ["`model.hidden_size` = 128", "have 64"]),
+            ("model.encoder=gru", ["`model.encoder` = \"gru\"", "have \"conformer\""]),
+            ("model.encoder=lstm", ["`model.encoder` = \"lstm\"", "leave the key out"]),
+            ("model.conv_norm=layer", ["`model.conv_norm` = \"layer\"", "have \"batch\""]),
             ("features.num_mels=80", ["`features.num_mels` = 80", "have 40"]),
             ("features.preset=nemo", ["`features.", "leave the key out"]),
         ] {

@@ -4,19 +4,22 @@ use burn::module::{Initializer, Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{Device, Tensor, activation::sigmoid};
 
-use super::ModelConfig;
 use super::activation::{Drop, silu_dropout};
 use super::batch_norm::MaskedBatchNorm;
 use super::depthwise::{Geometry, depthwise_conv};
+use super::layer_norm::LayerNorm;
 use super::mask::Mask;
 use super::pass::{BatchStatistics, Pass};
+use super::{ConvNorm, ModelConfig};
 
 #[derive(Module, Debug)]
 pub(super) struct ConvolutionModule {
     pointwise_conv1: Linear,
     depthwise_taps: Param<Tensor<3>>,
     depthwise_bias: Option<Param<Tensor<1>>>,
-    norm: MaskedBatchNorm,
+    /// One of the two. Apart, since a tensor's name says which it is.
+    norm: Option<MaskedBatchNorm>,
+    layer_norm: Option<LayerNorm>,
     pointwise_conv2: Linear,
 }
 
@@ -30,7 +33,8 @@ impl ConvolutionModule {
             pointwise_conv1: pointwise(2 * d),
             depthwise_taps: uniform.init([config.conv_kernel, 1, d], device),
             depthwise_bias: config.conv_bias.then(|| uniform.init([d], device)),
-            norm: MaskedBatchNorm::new(d, device),
+            norm: (config.conv_norm == ConvNorm::Batch).then(|| MaskedBatchNorm::new(d, device)),
+            layer_norm: (config.conv_norm == ConvNorm::Layer).then(|| LayerNorm::new(d, device)),
             pointwise_conv2: pointwise(d),
         }
     }
@@ -52,12 +56,20 @@ impl ConvolutionModule {
         if let Some(bias) = &self.depthwise_bias {
             mixed = mixed + bias.val().unsqueeze::<3>();
         }
-        self.pointwise_conv2.forward(silu_dropout(self.norm.forward(mixed, mask, pass), Drop::NONE))
+        if let Some(norm) = &self.norm {
+            mixed = norm.forward(mixed, mask, pass);
+        }
+        if let Some(norm) = &self.layer_norm {
+            mixed = norm.forward(mixed);
+        }
+        self.pointwise_conv2.forward(silu_dropout(mixed, Drop::NONE))
     }
 
     /// Moves the running statistics towards those of `batches`.
     pub fn absorb(&self, batches: &[&BatchStatistics]) {
-        self.norm.absorb(batches);
+        if let Some(norm) = &self.norm {
+            norm.absorb(batches);
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! FastConformer with a CTC head, after Hugging Face's `ParakeetForCTC`.
+//! FastConformer with a CTC head, after Hugging Face's `ParakeetForCTC`; plain Conformers, and recurrent
+//! layers in place of the blocks, for devices that cannot carry those.
 //!
 //! Rekesh et al., "Fast Conformer with Linearly Scalable Attention" (2023), on Gulati et al.,
 //! "Conformer" (2020). Activations are channels-last, `[B, T, D]`, everywhere; padding is masked
@@ -16,6 +17,7 @@ mod layer_norm;
 mod mask;
 mod pass;
 mod positions;
+mod recurrent;
 mod subsampling;
 
 use burn::module::Module;
@@ -26,17 +28,46 @@ use thiserror::Error;
 
 use block::Block;
 use mask::Mask;
+use recurrent::{Cell, Recurrent};
 use subsampling::Subsampling;
 
 pub use pass::Pass;
+
+/// What lies between the subsampling and the CTC head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoder {
+    /// Conformer blocks with relative positions.
+    #[default]
+    Conformer,
+    /// Bidirectional LSTM layers.
+    Lstm,
+    /// Bidirectional GRU layers.
+    Gru,
+}
+
+/// What normalises inside the convolution module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConvNorm {
+    /// Batch norm over the valid frames.
+    #[default]
+    Batch,
+    /// Layer norm: nothing depends on the batch in training either.
+    Layer,
+}
 
 /// Sizes of the acoustic model; one config describes one network completely.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
+    /// `"conformer"`, or `"lstm"` or `"gru"`: layers that read the frames in both directions, half of the
+    /// width each. Keys of heads, feed-forward modules, convolutions of blocks and attention are the
+    /// Conformer's alone.
+    pub encoder: Encoder,
     /// Width D of the encoder. A multiple of 8 keeps GPU matrix products on their fast paths.
     pub hidden_size: usize,
-    /// Conformer blocks.
+    /// Conformer blocks, or recurrent layers.
     pub num_layers: usize,
     /// Attention heads; must divide `hidden_size`.
     pub num_heads: usize,
@@ -44,11 +75,13 @@ pub struct ModelConfig {
     pub feed_forward_expansion: usize,
     /// Taps of the convolution module (odd).
     pub conv_kernel: usize,
+    /// `"batch"` or `"layer"`: the norm inside the convolution module. Parakeet's is `"batch"`.
+    pub conv_norm: ConvNorm,
     /// Input frames per output frame: 2, 4 or 8.
     pub subsampling_factor: usize,
     /// Channels of the subsampling convolutions.
     pub subsampling_channels: usize,
-    /// Dropout after the subsampling and inside the feed-forward modules.
+    /// Dropout after the subsampling, inside the feed-forward modules and between recurrent layers.
     pub dropout: f64,
     /// Dropout of attention weights.
     pub attention_dropout: f64,
@@ -63,11 +96,13 @@ pub struct ModelConfig {
 impl Default for ModelConfig {
     fn default() -> Self {
         Self {
+            encoder: Encoder::Conformer,
             hidden_size: 176,
             num_layers: 16,
             num_heads: 4,
             feed_forward_expansion: 4,
             conv_kernel: 9,
+            conv_norm: ConvNorm::Batch,
             subsampling_factor: 8,
             subsampling_channels: 256,
             dropout: 0.1,
@@ -96,8 +131,10 @@ pub enum ModelConfigError {
         /// The width asked for.
         hidden_size: usize,
     },
-    /// Sine and cosine positions come in pairs.
-    #[error("model.hidden_size = {0} must be even: relative positions pair a sine with a cosine")]
+    /// Sine and cosine positions come in pairs, and so do directions.
+    #[error(
+        "model.hidden_size = {0} must be even: relative positions pair a sine with a cosine, and recurrent layers one direction with the other"
+    )]
     OddWidth(usize),
     /// An even kernel has no middle tap.
     #[error("model.conv_kernel = {0} must be odd, so that the convolution keeps the length")]
@@ -133,7 +170,8 @@ impl ModelConfig {
         if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return Err(ModelConfigError::Zero { key });
         }
-        if !self.hidden_size.is_multiple_of(self.num_heads) {
+        let is_conformer = self.encoder == Encoder::Conformer;
+        if is_conformer && !self.hidden_size.is_multiple_of(self.num_heads) {
             return Err(ModelConfigError::Heads {
                 num_heads: self.num_heads,
                 hidden_size: self.hidden_size,
@@ -170,10 +208,20 @@ impl ModelConfig {
     /// A freshly initialised network for `num_mels` features and `num_classes` outputs (the
     /// tokens and the blank).
     pub fn init(&self, num_mels: usize, num_classes: usize, device: &Device) -> AcousticModel {
+        let (num_blocks, cell) = match self.encoder {
+            Encoder::Conformer => (self.num_layers, None),
+            Encoder::Lstm => (0, Some(Cell::Lstm)),
+            Encoder::Gru => (0, Some(Cell::Gru)),
+        };
+        let recurrent = |cell| {
+            let layer = |_| Recurrent::new(cell, self.hidden_size, device);
+            (0..self.num_layers).map(layer).collect()
+        };
         AcousticModel {
             subsampling: Subsampling::new(self, num_mels, device),
             dropout: self.dropout,
-            layers: (0..self.num_layers).map(|_| Block::new(self, device)).collect(),
+            layers: (0..num_blocks).map(|_| Block::new(self, device)).collect(),
+            recurrent: cell.map(recurrent).unwrap_or_default(),
             ctc_head: LinearConfig::new(self.hidden_size, num_classes).init(device),
             subsampling_factor: self.subsampling_factor,
         }
@@ -187,6 +235,8 @@ pub struct AcousticModel {
     #[module(skip)]
     dropout: f64,
     layers: Vec<Block>,
+    /// In place of `layers`, which are empty then.
+    recurrent: Vec<Recurrent>,
     ctc_head: Linear,
     #[module(skip)]
     subsampling_factor: usize,
@@ -210,10 +260,18 @@ impl AcousticModel {
         let (hidden, output_lens) = self.subsampling.forward(features, frame_lens);
         let [_, t, d] = hidden.dims();
         let mask = Mask::new(&output_lens, t, &hidden.device());
-        let positions = positions::relative(t, d, &hidden.device());
         let mut hidden = activation::dropout(hidden, pass.draw(self.dropout));
-        for layer in &self.layers {
-            hidden = layer.forward(hidden, &positions, &mask, pass);
+        if !self.layers.is_empty() {
+            let positions = positions::relative(t, d, &hidden.device());
+            for layer in &self.layers {
+                hidden = layer.forward(hidden, &positions, &mask, pass);
+            }
+        }
+        for (number, layer) in self.recurrent.iter().enumerate() {
+            if number > 0 {
+                hidden = activation::dropout(hidden, pass.draw(self.dropout));
+            }
+            hidden = layer.forward(hidden, &mask);
         }
         (self.ctc_head.forward(hidden), output_lens)
     }
@@ -251,6 +309,23 @@ mod tests {
         }
     }
 
+    /// Every encoder, and both norms.
+    fn configs(subsampling_factor: usize) -> [ModelConfig; 4] {
+        let config = config(subsampling_factor);
+        [
+            config.clone(),
+            ModelConfig { conv_norm: ConvNorm::Layer, conv_kernel: 31, ..config.clone() },
+            ModelConfig { encoder: Encoder::Lstm, ..config.clone() },
+            ModelConfig { encoder: Encoder::Gru, num_layers: 3, ..config },
+        ]
+    }
+
+    /// Batch norms of a network.
+    fn num_batch_norms(config: &ModelConfig) -> usize {
+        let has_them = config.encoder == Encoder::Conformer && config.conv_norm == ConvNorm::Batch;
+        if has_them { config.num_layers } else { 0 }
+    }
+
     fn features(num_frames: usize) -> Tensor<3> {
         Tensor::random([1, num_frames, 20], Distribution::Normal(0.0, 1.0), &Device::flex())
     }
@@ -262,8 +337,8 @@ mod tests {
 
     #[test]
     fn an_utterance_has_the_same_logits_alone_padded_and_beside_any_mate() {
-        for factor in [2, 4, 8] {
-            let model = config(factor).init(20, 7, &Device::flex());
+        for config in [2, 4, 8].into_iter().flat_map(configs) {
+            let model = config.init(20, 7, &Device::flex());
             for num_frames in [9, 31, 32, 33, 50] {
                 let (x, mate) = (features(num_frames), features(num_frames + 24));
                 let (alone, lens) = model.forward(x.clone(), &[num_frames], &mut Pass::inference());
@@ -284,7 +359,12 @@ mod tests {
 
     #[test]
     fn in_training_padding_changes_neither_logits_nor_batch_statistics() {
-        let plain = ModelConfig { dropout: 0.0, attention_dropout: 0.0, ..config(4) };
+        for config in configs(4) {
+            padding_in_training(&ModelConfig { dropout: 0.0, attention_dropout: 0.0, ..config });
+        }
+    }
+
+    fn padding_in_training(plain: &ModelConfig) {
         let model = plain.init(20, 7, &Device::flex().autodiff());
         let both = Tensor::cat(vec![features(50), padded(&features(31), 19)], 0);
         let train = |padding: usize| {
@@ -300,7 +380,7 @@ mod tests {
         };
         let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-4);
         let want = train(0);
-        assert_eq!(want.len(), 2 + 2 * plain.num_layers);
+        assert_eq!(want.len(), 2 + 2 * num_batch_norms(plain));
         for padding in [1, 8, 77] {
             for (got, want) in train(padding).iter().zip(&want) {
                 got.assert_approx_eq(want, tolerance);
@@ -310,40 +390,66 @@ mod tests {
 
     #[test]
     fn output_lengths_are_those_of_the_layers_for_every_length() {
-        for factor in [2, 4, 8] {
-            let config = config(factor);
+        for config in [2, 4, 8].into_iter().flat_map(configs) {
             let model = config.init(20, 7, &Device::flex());
             for num_frames in 1..70 {
                 let (logits, lens) =
                     model.forward(features(num_frames), &[num_frames], &mut Pass::inference());
                 assert_eq!(logits.dims()[1], config.output_len(num_frames));
                 assert_eq!(lens, [config.output_len(num_frames)]);
-                assert_eq!(config.output_len(num_frames), num_frames.div_ceil(factor));
+                assert_eq!(
+                    config.output_len(num_frames),
+                    num_frames.div_ceil(config.subsampling_factor)
+                );
             }
         }
     }
 
     #[test]
     fn an_utterance_without_frames_is_finite_and_has_no_output() {
-        let model = config(4).init(20, 7, &Device::flex());
-        let (logits, lens) = model.forward(padded(&features(8), 8), &[0], &mut Pass::inference());
-        assert_eq!(lens, [0]);
-        let values: Vec<f32> = logits.to_data().try_to_vec().unwrap();
-        assert!(values.iter().all(|logit| logit.is_finite()));
+        for config in configs(4) {
+            let model = config.init(20, 7, &Device::flex());
+            let (logits, lens) =
+                model.forward(padded(&features(8), 8), &[0], &mut Pass::inference());
+            assert_eq!(lens, [0]);
+            let values: Vec<f32> = logits.to_data().try_to_vec().unwrap();
+            assert!(values.iter().all(|logit| logit.is_finite()));
+        }
     }
 
     #[test]
     fn every_parameter_has_a_gradient() {
         let device = Device::flex().autodiff();
-        let model = crate::optim::with_stable_ids(config(8).init(20, 7, &device));
-        let x = Tensor::<3>::random([2, 40, 20], Distribution::Normal(0.0, 1.0), &device);
-        let (logits, _) = model.forward(x, &[40, 31], &mut Pass::training(1));
-        let grads = logits.square().sum().backward();
-        let grads = burn::optim::GradientsParams::from_grads(grads, &model);
-        let mut missing = Missing { grads: &grads, ids: Vec::new() };
-        model.visit(&mut missing);
-        // Running means and variances of the batch norms are no parameters.
-        assert_eq!(missing.ids.len(), 2 * config(8).num_layers);
+        for config in configs(8) {
+            let model = crate::optim::with_stable_ids(config.init(20, 7, &device));
+            let x = Tensor::<3>::random([2, 40, 20], Distribution::Normal(0.0, 1.0), &device);
+            let (logits, _) = model.forward(x, &[40, 31], &mut Pass::training(1));
+            let grads = logits.square().sum().backward();
+            let grads = burn::optim::GradientsParams::from_grads(grads, &model);
+            let mut missing = Missing { grads: &grads, ids: Vec::new() };
+            model.visit(&mut missing);
+            // Running means and variances of the batch norms are no parameters.
+            assert_eq!(missing.ids.len(), 2 * num_batch_norms(&config));
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_bits_in_logits_and_gradients() {
+        let device = Device::flex().autodiff();
+        for config in configs(4) {
+            let model = crate::optim::with_stable_ids(config.init(20, 7, &device));
+            let x = Tensor::cat(vec![features(60), padded(&features(41), 19)], 0);
+            let bits = |seed: u64| {
+                let input = Tensor::from_inner(x.clone()).require_grad();
+                let (logits, _) =
+                    model.forward(input.clone(), &[60, 41], &mut Pass::training(seed));
+                let grads = logits.clone().square().sum().backward();
+                [logits.inner(), input.grad(&grads).unwrap()]
+                    .map(|x| -> Vec<f32> { x.into_data().try_to_vec().unwrap() })
+            };
+            assert_eq!(bits(3), bits(3), "{config:?}");
+            assert_ne!(bits(3), bits(4), "{config:?}");
+        }
     }
 
     struct Missing<'a> {

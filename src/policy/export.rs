@@ -1,8 +1,8 @@
 //! A trained model as a Hugging Face directory: what `ParakeetForCTC.from_pretrained` and its processor
 //! load, with the same logits and the same text.
 //!
-//! Written whole or not at all. Refused: features that `ParakeetFeatureExtractor` cannot compute, and
-//! sizes whose arithmetic differs there.
+//! Written whole or not at all. Refused: features that `ParakeetFeatureExtractor` cannot compute, encoders
+//! and norms that `ParakeetForCTC` does not have, and sizes whose arithmetic differs there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,13 +41,13 @@ pub enum ExportError {
     Tensors(#[from] TensorsError),
     /// Hugging Face's Parakeet has no such feature or size.
     #[error(
-        "features.{key} = {value} in {}: Hugging Face's Parakeet {expected}; train with that to export",
+        "{key} = {value} in {}: Hugging Face's Parakeet {expected}; train with that to export",
         path.display()
     )]
     Unfit {
         /// The checkpoint.
         path: PathBuf,
-        /// The key below `[features]`.
+        /// The key, with its section.
         key: String,
         /// Its value.
         value: String,
@@ -111,13 +111,15 @@ pub fn export(run: &Path, out: &Path) -> Result<Exported, ExportError> {
         value,
         expected,
     };
-    if let Some((key, value, only)) = hugging_face::foreign_feature(&features) {
+    let foreign =
+        hugging_face::foreign_part(&model).or_else(|| hugging_face::foreign_feature(&features));
+    if let Some((key, value, only)) = foreign {
         return Err(unfit(&key, value, format!("has {only}")));
     }
     let (num_mels, factor) = (features.num_mels, model.subsampling_factor);
     if model.output_bands(num_mels) != num_mels / factor {
         let expected = format!("divides it by model.subsampling_factor = {factor} and rounds down");
-        return Err(unfit("num_mels", num_mels.to_string(), expected));
+        return Err(unfit("features.num_mels", num_mels.to_string(), expected));
     }
     let tokens = Tokens::parse(&checkpoint.tokens, &path.join(TOKENS))?;
 

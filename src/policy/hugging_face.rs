@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::features::{LogMelConfig, Preset};
-use crate::model::ModelConfig;
+use crate::model::{ConvNorm, Encoder, ModelConfig};
 use crate::tokens::{Tokens, TokensError};
 
 /// The rate that `ParakeetProcessor` takes when it is not told another.
@@ -272,8 +272,15 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T, HuggingFaceError> {
     })
 }
 
-/// The first setting of `features` that `ParakeetFeatureExtractor` has no word for: key, value and the
-/// only value it knows.
+/// The first setting of `model` that `ParakeetForCTC` has no word for: key, value and the only value it
+/// knows.
+pub(super) fn foreign_part(model: &ModelConfig) -> Option<(String, String, String)> {
+    let parakeet =
+        ModelConfig { encoder: Encoder::Conformer, conv_norm: ConvNorm::Batch, ..model.clone() };
+    foreign("model", &json!(model), &json!(parakeet))
+}
+
+/// The same of `features` and `ParakeetFeatureExtractor`.
 pub(super) fn foreign_feature(features: &LogMelConfig) -> Option<(String, String, String)> {
     let parakeet = LogMelConfig {
         preset: features.preset,
@@ -286,10 +293,14 @@ pub(super) fn foreign_feature(features: &LogMelConfig) -> Option<(String, String
         dither: features.dither,
         ..Preset::Nemo.settings(features.sample_rate_hz)
     };
-    let (ours, theirs) = (json!(features), json!(parakeet));
-    let keys = ours.as_object()?.keys();
-    let mut foreign = keys.filter(|key| ours[*key] != theirs[*key]);
-    foreign.next().map(|key| (key.clone(), ours[key].to_string(), theirs[key].to_string()))
+    foreign("features", &json!(features), &json!(parakeet))
+}
+
+/// The first key whose values differ, with both.
+fn foreign(section: &str, ours: &Value, theirs: &Value) -> Option<(String, String, String)> {
+    let mut keys = ours.as_object()?.keys().filter(|key| ours[*key] != theirs[*key]);
+    let key = keys.next()?;
+    Some((format!("{section}.{key}"), ours[key].to_string(), theirs[key].to_string()))
 }
 
 /// The small files of a directory, by name. The pad token of the tokenizer is the blank, which the
@@ -464,6 +475,21 @@ mod tests {
         assert!(!key.is_empty() && !found.is_empty());
         let fmin = LogMelConfig { fmin_hz: 20.0, ..nemo };
         let (key, found, only) = foreign_feature(&fmin).unwrap();
-        assert_eq!((key.as_str(), found.as_str(), only.as_str()), ("fmin_hz", "20.0", "0.0"));
+        assert_eq!(
+            (key.as_str(), found.as_str(), only.as_str()),
+            ("features.fmin_hz", "20.0", "0.0")
+        );
+    }
+
+    #[test]
+    fn encoders_and_norms_that_parakeet_does_not_have_are_named() {
+        let model = ModelConfig { conv_kernel: 31, subsampling_factor: 4, ..Default::default() };
+        assert_eq!(foreign_part(&model), None);
+        let gru = ModelConfig { encoder: Encoder::Gru, ..model.clone() };
+        let (key, found, only) = foreign_part(&gru).unwrap();
+        assert_eq!([key, found, only], ["model.encoder", "\"gru\"", "\"conformer\""]);
+        let norm = ModelConfig { conv_norm: ConvNorm::Layer, ..model };
+        let (key, found, only) = foreign_part(&norm).unwrap();
+        assert_eq!([key, found, only], ["model.conv_norm", "\"layer\"", "\"batch\""]);
     }
 }

@@ -579,6 +579,8 @@ mod tests {
         for (old, new, words) in [
             ("num_mels = 20", "num_mels = 20\npreset = \"wenet\"", "features."),
             ("num_mels = 20", "num_mels = 22", "features.num_mels = 22"),
+            ("\"conformer\"", "\"gru\"", "model.encoder = \"gru\""),
+            ("\"batch\"", "\"layer\"", "has \"batch\"; train with that"),
             ("num_mels = 20", "num_mels = 20\nsample_rate_hz = 8000", ""),
         ] {
             let checkpoint = resolve(run.path(), Link::Best).unwrap();

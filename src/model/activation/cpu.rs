@@ -55,7 +55,7 @@ fn backward_chunk(dx: &mut [f32], x: &[f32], dy: &[f32], keep: Keep, start: u32)
 
 /// Without overflow for either sign.
 #[inline(always)]
-fn sigmoid(x: f32) -> f32 {
+pub fn sigmoid(x: f32) -> f32 {
     let e = exp(-x.abs());
     let positive = 1.0 / (1.0 + e);
     if x >= 0.0 { positive } else { e * positive }
